@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
-from outlast import Context, Outlast, State
+from outlast import (
+    Context,
+    InvalidSignal,
+    JobNotFound,
+    KeyConflict,
+    Outlast,
+    State,
+    TooLate,
+)
 from outlast.model.errors import StoreError
 from outlast.model.wait import Wait, WaitKind
-from outlast.ops.waits import resume_waits
+from outlast.ops.waits import kept_waits, settle_wait
 from tests.store.jobs import take
 from tests.support import aeventually
 
@@ -15,8 +25,11 @@ from .working import Spy, ended, work
 
 pytestmark = pytest.mark.kinds("postgres")
 
-SENDER = {"hold_recipient", "insert_signal", "record_action", "wake_signalled_and_notify"}
-TAKER = {"kept_waits", "first_signal", "hold_claim", "record_taken", "take_signal", "end_by_signal"}
+SENDER = {"send_signal", "wake_signalled_and_notify"}
+CHECKING_SENDER = {
+    "hold_recipient", "insert_signal", "record_action", "wake_signalled", "notify_workers",
+}  # fmt: skip
+TAKER = {"hold_claim", "record_taken", "take_signal", "end_by_signal"}  # fused into one
 
 
 async def parked(ol: Outlast, id: str) -> None:
@@ -26,8 +39,8 @@ async def parked(ol: Outlast, id: str) -> None:
     await aeventually(waits)
 
 
-async def test_a_signal_is_sent_in_two_round_trips_and_taken_in_two(ol: Outlast) -> None:
-    """R246: the notification goes with the commit; the look for earlier waits finds the signal."""
+async def test_a_signal_is_sent_in_one_round_trip_and_taken_in_one(ol: Outlast) -> None:
+    """R246: the notification goes with the signal; the next wait takes it without a look."""
 
     @ol.task
     async def waits(ctx: Context) -> object:
@@ -37,15 +50,63 @@ async def test_a_signal_is_sent_in_two_round_trips_and_taken_in_two(ol: Outlast)
     async with work(ol):
         await parked(ol, job.id)
     spy = Spy(ol)
-    await ol.asignal(job.id, "go", 7)
-    assert set(spy.counts) == SENDER and spy.counts.total() == len(SENDER)
-    assert spy.round_trips == 2
+    assert (await ol.asignal(job.id, "go", 7)).woke
+    assert dict(spy.counts) == dict.fromkeys(SENDER, 1) and spy.round_trips == 1
     (claim,) = take(ol.store.run)
+    kept = await ol.store.arun(kept_waits, claim.id)
     spy.forget()
-    kept = await ol.store.arun(resume_waits, claim, Wait("go", WaitKind.SIGNAL, ("go",)))
-    assert kept["go"].result == "7"
-    assert set(spy.counts) == TAKER and spy.counts.total() == len(TAKER)
-    assert spy.round_trips == 2
+    wait = Wait("go", WaitKind.SIGNAL, ("go",))
+    settled = await ol.store.arun(settle_wait, claim, wait, kept["go"])
+    assert settled is not None and settled.result == "7"
+    assert dict(spy.counts) == dict.fromkeys(TAKER, 1) and spy.round_trips == 1
+
+
+async def test_a_signal_that_some_task_refuses_is_checked_before_it_is_kept(ol: Outlast) -> None:
+    """R246: the task of the job decides; other tasks do not matter."""
+
+    @ol.task(signals={"go": int})
+    async def waits(ctx: Context) -> object:
+        return await ctx.wait("go")
+
+    @ol.task(signals={"stop": int})
+    async def other(ctx: Context) -> None: ...
+
+    job, wrong = await waits.aenqueue(), await other.aenqueue()
+    async with work(ol):
+        await parked(ol, job.id)
+    spy = Spy(ol)
+    with pytest.raises(InvalidSignal):
+        await ol.asignal(job.id, "go", "seven")
+    with pytest.raises(InvalidSignal):
+        await ol.asignal(wrong.id, "go", 7)
+    spy.forget()
+    assert (await ol.asignal(job.id, "go", 7)).woke
+    assert dict(spy.counts) == dict.fromkeys(CHECKING_SENDER, 1) and spy.round_trips == 3
+
+
+async def test_a_signal_that_is_refused_or_repeated_says_so(ol: Outlast) -> None:
+    """R246, R170: also if it was sent in one round trip."""
+
+    @ol.task
+    async def quick() -> None: ...
+
+    @ol.task
+    async def waits(ctx: Context) -> object:
+        return await ctx.wait("go")
+
+    done, job = await quick.aenqueue(), await waits.aenqueue()
+    async with work(ol):
+        await ended(ol, done)
+        await parked(ol, job.id)
+    sent = []
+    for id, value, key in ((done.id, 1, "a"), (str(uuid4()), 1, "a"), (job.id, 1, "a"),
+                           (job.id, 1, "a"), (job.id, 2, "a")):  # fmt: skip
+        ol._parts.notify_limiter._last.clear()  # as after a pause
+        try:
+            sent.append((await ol.asignal(id, "go", value, key=key)).new)
+        except (TooLate, JobNotFound, KeyConflict) as error:
+            sent.append(type(error))
+    assert sent == [TooLate, JobNotFound, True, False, KeyConflict]
 
 
 async def test_a_notification_that_is_refused_costs_no_signal(ol: Outlast) -> None:

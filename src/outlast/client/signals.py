@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from ..model.arguments.signal_value import check_declared, write_signal
-from ..model.errors import StoreError
+from ..model.errors import InvalidSignal, StoreError
 from ..model.options import check_name
 from ..model.task import Registry
-from ..ops.signals import CheckSignal, NewSignal, SentSignal, send_in_transaction, send_signal
+from ..ops.signals import (
+    CheckSignal,
+    NewSignal,
+    SentSignal,
+    send_at_once,
+    send_in_transaction,
+    send_signal,
+)
 from .base import actor, job_id
 from .faces import Face
-from .resources import ClientResources
+
+ANY_SIGNAL = "!signal"  # no queue: signals to jobs of any
 
 
 async def signal(
@@ -35,31 +42,37 @@ async def signal(
     if (conn := on.ambient(conn)) is not None:
         return await on.act_on(conn, send_in_transaction(sent, actor(), check))
     done = await _send(on, sent, check)
+    limiter = on.parts.notify_limiter
     if done.queue is not None:
         if done.notified:
-            on.parts.notify_limiter.sent(done.queue)
+            limiter.sent(done.queue)
         else:
-            await on.notify(on.parts.notify_limiter.due([done.queue]))
+            await on.notify(limiter.due([done.queue]))
     return done
 
 
 async def _send(on: Face, signal: NewSignal, check: CheckSignal) -> SentSignal:
+    """Send a signal; after a pause, and if it need not be checked first, in one round trip."""
+    limiter = on.parts.notify_limiter
+    if on.store.can_notify and limiter.is_quiet(ANY_SIGNAL) and _passes(on, signal, check):
+        limiter.sent(ANY_SIGNAL)
+        try:
+            return await on.run(send_at_once, signal, actor(), check, on.store.channel)
+        except StoreError as error:
+            if not error.facts.get("refused"):
+                raise
+            # Perhaps the notification was: the server's queue of them may be full.
+    return await on.run(send_signal, signal, actor(), check)
+
+
+def _passes(on: Face, signal: NewSignal, check: CheckSignal) -> bool:
+    """Whether every task that this process knows takes a signal, whichever its job has."""
     try:
-        return await on.run(
-            send_signal, signal, actor(), check, channel=partial(_channel, on.parts)
-        )
-    except StoreError as error:
-        if not on.store.can_notify or not error.facts.get("refused"):
-            raise
-        # Perhaps the notification was: the server's queue of them may be full.
-        return await on.run(send_signal, signal, actor(), check)
-
-
-def _channel(parts: ClientResources, queue: str) -> str | None:
-    """Where the transaction of a signal should notify workers, too: nothing was sent to those of
-    this queue for a while."""
-    quiet = parts.store.can_notify and parts.notify_limiter.is_quiet(queue)
-    return parts.store.channel if quiet else None
+        for task in on.parts.registry.names():
+            check(task, signal.name, signal.value)
+    except InvalidSignal:
+        return False
+    return True
 
 
 def declared_signals(registry: Registry) -> CheckSignal:

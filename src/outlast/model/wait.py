@@ -56,6 +56,7 @@ class KeptWait(NamedTuple):
     source: str | None = None  # the name of the signal, or the final state of the job
     result: str | None = None  # JSON
     is_due: bool = False
+    age: float = 0.0  # seconds since it began
 
     @property
     def over(self) -> bool:

@@ -23,8 +23,6 @@ from .report import job as one_job
 SEND_KEY_PREFIX = "~"  # of keys that senders have not chosen
 
 CheckSignal = Callable[[str, str, str], None]  # task, name and JSON text; raises if it is refused
-# Where to notify workers of a queue in the transaction of a signal; None: not there.
-QueueChannel = Callable[[str], str | None]
 
 
 def chosen_key(stored: str | None) -> str | None:
@@ -68,7 +66,6 @@ def send_signal(
     by: str,
     check: CheckSignal,
     reach: Access = ALL_JOBS,
-    channel: QueueChannel = lambda _: None,
 ) -> Op[SentSignal]:
     """Keep a signal, and start its job if that waits for it. `check` refuses what the job's task
     does not take: the transaction is undone."""
@@ -77,7 +74,19 @@ def send_signal(
     recipient, kept = yield Pipeline((hold, _insert(signal, by)))
     if not recipient:
         recipient = yield from _archived_recipient(signal.job, reach)
-    return (yield from _wake(signal, by, check, recipient, kept, channel))
+    return (yield from _wake(signal, by, check, recipient, kept))
+
+
+def send_at_once(signal: NewSignal, by: str, check: CheckSignal, channel: str) -> Op[SentSignal]:
+    """The same, with a notification and in one round trip, for a signal that `check` lets pass
+    whatever the task. One that is not kept is sent again, to find out why."""
+    data = json.dumps(_facts(signal, by))
+    send = Statement("send_signal", {**_columns(signal, by), "data": data})
+    kept, woken = yield Pipeline((send, _wake_statement(signal, channel)))
+    if not kept:
+        return (yield from send_signal(signal, by, check))
+    queue = woken[0][1] if woken else None
+    return SentSignal(signal.job, signal.name, new=True, queue=queue, notified=True)
 
 
 def keep_and_wake(
@@ -95,7 +104,6 @@ def _wake(
     check: CheckSignal,
     recipient: Rows,
     kept: Rows,
-    channel: QueueChannel = lambda _: None,
 ) -> Op[SentSignal]:
     """Start the job of a signal that was kept; ends the operation."""
     ended = _ended_state(signal, check, recipient)
@@ -105,15 +113,9 @@ def _wake(
     new = bool(kept) or (signal.key is None and not ended)
     if not new:
         return SentSignal(signal.job, signal.name, new=False)
-    at = channel(recipient[0][2])
-    given = {"ids": json.dumps([signal.job])}
-    wake = Statement("wake_signalled", given)
-    if at is not None:
-        wake = Statement("wake_signalled_and_notify", {**given, "channel": at})
     records = [_record(signal, by)] if kept else []
-    *_, woken = yield CommitPipeline((*records, wake))
-    queue = woken[0][1] if woken else None
-    return SentSignal(signal.job, signal.name, new, queue, notified=at is not None)
+    *_, woken = yield CommitPipeline((*records, _wake_statement(signal)))
+    return SentSignal(signal.job, signal.name, new, woken[0][1] if woken else None)
 
 
 def send_in_transaction(signal: NewSignal, by: str, check: CheckSignal) -> Op[SentSignal]:
@@ -155,13 +157,28 @@ def _too_late(signal: NewSignal, state: str) -> TooLate:
 
 
 def _insert(signal: NewSignal, by: str, *, unseen: bool = False) -> Statement:
+    return Statement("insert_signal", {**_columns(signal, by), "unseen": unseen})
+
+
+def _columns(signal: NewSignal, by: str) -> dict[str, object]:
     given = {"job": signal.job, "name": signal.name, "value": signal.value}
-    kept = {**given, "key": signal.stored_key, "by": by, "unseen": unseen}
-    return Statement("insert_signal", kept)
+    return {**given, "key": signal.stored_key, "by": by}
 
 
 def _record(signal: NewSignal, by: str) -> Statement:
-    return action_statement("signal", [signal.job], {"by": by, "signal": signal.name})
+    return action_statement("signal", [signal.job], _facts(signal, by))
+
+
+def _facts(signal: NewSignal, by: str) -> dict[str, str]:
+    return {"by": by, "signal": signal.name}
+
+
+def _wake_statement(signal: NewSignal, channel: str | None = None) -> Statement:
+    """Start the job if it waits for a signal that is there, and notify workers on a channel."""
+    given = {"ids": json.dumps([signal.job])}
+    if channel is None:
+        return Statement("wake_signalled", given)
+    return Statement("wake_signalled_and_notify", {**given, "channel": channel})
 
 
 def _sent_before(signal: NewSignal) -> Op[bool]:

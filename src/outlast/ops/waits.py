@@ -75,49 +75,31 @@ def wake_waiters(ended: Sequence[str]) -> Op[set[str]]:
 
 def kept_waits(job: str, name: str | None = None) -> Op[dict[str, KeptWait]]:
     """The waits of a job that began in earlier attempts, or the one of a name, by name."""
-    return _by_name((yield _kept_statement(job, name)))
-
-
-def resume_waits(claim: Claim, wait: Wait) -> Op[dict[str, KeptWait]]:
-    """The waits of a job that began in earlier attempts, by name, for an attempt whose first wait
-    is this one, for signals: it takes the signal that woke the job."""
-    rows, found = yield Pipeline((_kept_statement(claim.id), _first_signal(claim, wait)))
-    waits = _by_name(rows)
-    kept = waits.get(wait.name)
-    if kept is not None and kept.kind == wait.kind and not kept.over and found:
-        taken = yield from _take(claim, wait, kept, _signal_end(found))
-        return waits if taken is None else waits | {wait.name: taken}
-    return waits
+    rows: Rows = yield Statement("kept_waits", {"job": job, "name": name})
+    return {row[0]: KeptWait(*row) for row in rows}
 
 
 def settle_wait(claim: Claim, wait: Wait, kept: KeptWait | None) -> Op[KeptWait | None]:
     """Decide a wait, if there is something to decide: a signal is there, the awaited job has
     ended, or time is up. What was decided is kept, and a repeat returns it. None: it goes on."""
-    end = yield from _look(claim, wait, kept)
-    if end is None:
-        return None
-    if end.signal is not None:
-        return (yield from _take(claim, wait, kept, end))
+    if wait.kind is not WaitKind.SIGNAL:
+        return None if (yield from _look(wait, kept)) is None else (yield from _decide(claim, wait))
+    # A wait that began before has most likely been woken by a signal.
+    if kept is not None or (yield _first_signal(claim, wait)):
+        held, *_, ended = yield Pipeline(_take_statements(claim, wait, kept))
+        if not held:
+            raise ClaimLost(job=claim.id)
+        if ended:
+            return _ended(wait, kept, WaitEnd(WaitOutcome.SIGNAL, *ended[0]))
+        kept = (yield from kept_waits(claim.id, wait.name)).get(wait.name)
+    if (kept is not None and kept.over) or not _is_due(wait, kept):
+        return kept if kept is not None and kept.over else None
     return (yield from _decide(claim, wait))
 
 
-def _take(claim: Claim, wait: Wait, kept: KeptWait | None, end: WaitEnd) -> Op[KeptWait | None]:
-    """Take a signal that was found, if the claim still holds, in one round trip."""
-    if end.taken:  # by this wait: the response was lost
-        return (yield from _decide(claim, wait))
-    hold = Statement("hold_claim", _guard(claim))
-    held, *_, taken = yield Pipeline(
-        (hold, *_take_statements(claim, wait, end, _spent(kept, end.at)))
-    )
-    if not held:
-        raise ClaimLost(job=claim.id)
-    if not taken:  # the wait ended while we asked for the lock: a repeat of ours
-        return (yield from _decide(claim, wait))
-    return _ended(wait, kept, end)
-
-
 def _decide(claim: Claim, wait: Wait) -> Op[KeptWait | None]:
-    """Look again and decide, under a lock that keeps senders waiting."""
+    """Look again and decide, under a lock that keeps senders waiting. A signal that is there wins
+    over a time-out that nobody has decided."""
     yield BEGIN
     held: Rows = yield Statement("hold_claim", _guard(claim))
     if not held:
@@ -125,15 +107,14 @@ def _decide(claim: Claim, wait: Wait) -> Op[KeptWait | None]:
     kept = (yield from kept_waits(claim.id, wait.name)).get(wait.name)
     if kept is not None and kept.over:
         return kept
-    end = yield from _look(claim, wait, kept)
+    if wait.kind is WaitKind.SIGNAL:
+        *_, ended = yield Pipeline(_take_statements(claim, wait, kept))
+        if ended:
+            return _ended(wait, kept, WaitEnd(WaitOutcome.SIGNAL, *ended[0]))
+    end = yield from _look(wait, kept)
     if end is None:
         return None
-    end = end._replace(at=float(held[0][0]))
-    spent = _spent(kept, end.at)
-    if end.signal is not None:
-        yield Pipeline(_take_statements(claim, wait, end, spent))
-    else:
-        yield Pipeline(_end_statements(claim, wait, end, spent))
+    yield Pipeline(_end_statements(claim, wait, end, 0.0 if kept is None else kept.age))
     return _ended(wait, kept, end)
 
 
@@ -143,88 +124,61 @@ class WaitEnd(NamedTuple):
     outcome: WaitOutcome
     source: str | None = None
     result: str | None = None
-    signal: int | None = None  # its number
-    taken: bool = False  # the signal, by this wait
-    at: float = 0.0
-
-
-def _spent(kept: KeptWait | None, at: float) -> float:
-    return 0.0 if kept is None else at - kept.since
 
 
 def _ended(wait: Wait, kept: KeptWait | None, end: WaitEnd) -> KeptWait:
-    since, until = (end.at, None) if kept is None else (kept.since, kept.until)
-    subjects = json.dumps(wait.subjects)
-    return KeptWait(
-        wait.name, wait.kind, subjects, since, until, end.outcome, end.source, end.result
-    )
+    begun = (0.0, None) if kept is None else (kept.since, kept.until)
+    return KeptWait(wait.name, wait.kind, json.dumps(wait.subjects), *begun, *end)
 
 
 def _guard(claim: Claim) -> dict[str, object]:
     return {"job": claim.id, "offered_by": None, **claim.guard}
 
 
-def _take_statements(claim: Claim, wait: Wait, end: WaitEnd, spent: float) -> list[Statement]:
-    """Take a signal under a locked claim. All of them have an effect, or none has: the last one
-    returns a row if they had."""
-    guard = {**_guard(claim), "seq": end.signal, "name": wait.name}
+def _first_signal(claim: Claim, wait: Wait) -> Statement:
+    given = {"job": claim.id, "name": wait.name, "names": json.dumps(wait.subjects)}
+    return Statement("first_signal", given)
+
+
+def _take_statements(claim: Claim, wait: Wait, kept: KeptWait | None) -> list[Statement]:
+    """Take the first signal that is there, under a locked claim. Of the last three all have an
+    effect, or none has; the last one returns what was taken."""
+    guard = _guard(claim)
+    wanted = {**guard, "name": wait.name, "names": json.dumps(wait.subjects)}
+    facts = _facts(wait, WaitOutcome.SIGNAL, 0.0 if kept is None else kept.age)
     return [
-        Statement("record_taken", {**guard, "data": json.dumps(_facts(wait, end, spent))}),
-        Statement("take_signal", guard),
-        Statement("end_by_signal", {**_end_row(claim, wait, end), **guard}),
+        Statement("hold_claim", guard),
+        Statement("record_taken", {**wanted, "data": json.dumps(facts)}),
+        Statement("take_signal", wanted),
+        Statement("end_by_signal", wanted),
     ]
 
 
 def _end_statements(claim: Claim, wait: Wait, end: WaitEnd, spent: float) -> list[Statement]:
-    event = {"job": claim.id, "kind": "wait", "data": json.dumps(_facts(wait, end, spent))}
+    facts = _facts(wait, end.outcome, spent)
+    event = {"job": claim.id, "kind": "wait", "data": json.dumps(facts)}
+    kept = {name: value for name, value in _row(claim, wait).items() if name not in _BEGINNING}
     return [
-        Statement("end_wait", _end_row(claim, wait, end)),
+        Statement("end_wait", kept | end._asdict()),
         Statement("record_action", rows=[event]),
     ]
 
 
-def _facts(wait: Wait, end: WaitEnd, spent: float) -> dict[str, object]:
+def _facts(wait: Wait, outcome: WaitOutcome, spent: float) -> dict[str, object]:
     return {
         "wait": wait.name,
-        "outcome": end.outcome,
+        "outcome": outcome,
         "seconds": round(spent, 3),
-        "text": describe_wait(wait.kind, wait.subjects, spent, end.outcome),
+        "text": describe_wait(wait.kind, wait.subjects, spent, outcome),
     }
 
 
 _BEGINNING = ("awaits", "forms")  # columns of a wait that has not ended
 
 
-def _end_row(claim: Claim, wait: Wait, end: WaitEnd) -> dict[str, object]:
-    kept = {name: value for name, value in _row(claim, wait).items() if name not in _BEGINNING}
-    return {**kept, "outcome": end.outcome, "source": end.source, "result": end.result}
-
-
-def _kept_statement(job: str, name: str | None = None) -> Statement:
-    return Statement("kept_waits", {"job": job, "name": name})
-
-
-def _by_name(rows: Rows) -> dict[str, KeptWait]:
-    return {row[0]: KeptWait(*row) for row in rows}
-
-
-def _first_signal(claim: Claim, wait: Wait) -> Statement:
-    given = {"job": claim.id, "wait": wait.name, "names": json.dumps(wait.subjects)}
-    return Statement("first_signal", given)
-
-
-def _signal_end(found: Rows) -> WaitEnd:
-    seq, name, value, taken, at = found[0]
-    return WaitEnd(WaitOutcome.SIGNAL, name, value, seq, bool(taken), float(at))
-
-
-def _look(claim: Claim, wait: Wait, kept: KeptWait | None) -> Op[WaitEnd | None]:
-    """What ends a wait now. A signal that is there wins over a time-out that nobody has decided."""
-    if wait.kind is WaitKind.SIGNAL:
-        found: Rows = yield _first_signal(claim, wait)
-        if found:
-            return _signal_end(found)
-    elif wait.kind is WaitKind.JOB:
+def _look(wait: Wait, kept: KeptWait | None) -> Op[WaitEnd | None]:
+    """What ends a wait now, except for a signal."""
+    if wait.kind is WaitKind.JOB:
         rows = yield from _awaited_job(wait.subjects[0])
         if not rows:
             raise JobNotFound(job=wait.subjects[0])
@@ -235,9 +189,11 @@ def _look(claim: Claim, wait: Wait, kept: KeptWait | None) -> Op[WaitEnd | None]
     elif wait.kind is WaitKind.FLOW and (yield from live_job_of_flow(wait.subjects[0])) is None:
         counted: Rows = yield Statement("flow_counts", {"id": wait.subjects[0]})
         return WaitEnd(WaitOutcome.ENDED, None, json.dumps(dict(counted)))
-    if (kept is not None and kept.is_due) or (kept is None and wait.delay == 0):
-        return WaitEnd(WaitOutcome.TIMED_OUT)
-    return None
+    return WaitEnd(WaitOutcome.TIMED_OUT) if _is_due(wait, kept) else None
+
+
+def _is_due(wait: Wait, kept: KeptWait | None) -> bool:
+    return wait.delay == 0 if kept is None else kept.is_due
 
 
 def _awaited_job(id: str) -> Op[Rows]:

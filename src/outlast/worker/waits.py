@@ -31,7 +31,7 @@ from ..model.wait import (
     signal_names,
     wait_seconds,
 )
-from ..ops.waits import kept_waits, resume_waits, settle_wait, wait_subject
+from ..ops.waits import kept_waits, settle_wait, wait_subject
 from ..store.blobs.store import Blobs
 from .steps import RunOperation, StepGenerator, in_step
 
@@ -123,7 +123,7 @@ class Waits:
 
     def _settled(self, wait: Wait) -> StepGenerator:
         """What ended the wait; or it ends the attempt."""
-        kept = (yield from self._kept_waits(wait)).get(wait.name)
+        kept = (yield from self._kept_waits()).get(wait.name)
         if kept is not None:
             wait = _continued(wait, kept)
         if kept is None or not kept.over:
@@ -138,16 +138,11 @@ class Waits:
             raise SignalTimeout(wait=wait.name, subject=subject)
         return kept
 
-    def _kept_waits(self, first: Wait | None = None) -> StepGenerator:
-        """The waits of earlier attempts; under the first claim there are none. If the first wait of
-        an attempt is for a signal, that was what woke the job: it is taken with the same look."""
+    def _kept_waits(self) -> StepGenerator:
+        """The waits of earlier attempts; under the first claim there are none."""
         if self._kept is None:
-            if self._claim.fence <= 1:
-                self._kept = {}
-            elif first is not None and first.kind is WaitKind.SIGNAL:
-                self._kept = yield RunOperation(partial(resume_waits, self._claim, first))
-            else:
-                self._kept = yield RunOperation(partial(kept_waits, self._claim.id))
+            fresh = self._claim.fence <= 1
+            self._kept = {} if fresh else (yield RunOperation(partial(kept_waits, self._claim.id)))
         return self._kept
 
     def _reserve(self, base: str, name: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -26,24 +26,36 @@ if TYPE_CHECKING:
 
 Sent = tuple[str, Mapping[str, object], bool]  # SQL, parameters, whether to prepare it
 COMMIT: Sent = ("COMMIT", {}, False)
-# Statements of a pipeline that are fused into one.
-FUSED: dict[tuple[str, ...], str] = {("succeed", "claim_on"): "succeed_and_claim_on"}
 
 
-def fuse(step: Step) -> Statement | None:
-    """The statement that replaces these, if there is one."""
+def _split_success(rows: Rows) -> list[Rows]:
+    return [[rows[0][-1:]], [row[:-1] for row in rows if row[0] is not None]]
+
+
+def _split_taken(rows: Rows) -> list[Rows]:
+    return [[row[:1] for row in rows], [], [], [row[1:] for row in rows if row[1] is not None]]
+
+
+# Statements of a pipeline that are fused into one, and how its rows are split into theirs.
+FUSED: dict[tuple[str, ...], tuple[str, Callable[[Rows], list[Rows]]]] = {
+    ("succeed", "claim_on"): ("succeed_and_claim_on", _split_success),
+    ("hold_claim", "record_taken", "take_signal", "end_by_signal"): (
+        "take_signal_of_claim",
+        _split_taken,
+    ),
+}
+
+
+def fuse(step: Step) -> tuple[Statement, Callable[[Rows], list[Rows]]] | None:
+    """The statement that replaces these, if there is one, and how to split its rows."""
     if not isinstance(step, Pipeline):
         return None
-    name = FUSED.get(tuple(statement.name for statement in step))
-    if name is None:
+    found = FUSED.get(tuple(statement.name for statement in step))
+    if found is None:
         return None
-    first, second = step
-    return Statement(name, {**first.params, **second.params}, first.rows)
-
-
-def split_rows(rows: Rows) -> list[Rows]:
-    """Split the fused rows into the two expected results."""
-    return [[rows[0][-1:]], [row[:-1] for row in rows if row[0] is not None]]
+    name, split = found
+    params = {key: value for statement in step for key, value in statement.params.items()}
+    return Statement(name, params, step[0].rows), split
 
 
 class PostgresSession:
@@ -73,8 +85,9 @@ class PostgresSession:
         if isinstance(step, BulkInsert):
             self._copy(step)
             return None
-        if not self.began and (one := fuse(step)):
-            return split_rows(fetch_rows(self.link.execute_kept(*self.store.render(one))))
+        if not self.began and (fused := fuse(step)):
+            one, split = fused
+            return split(fetch_rows(self.link.execute_kept(*self.store.render(one))))
         statements = step if isinstance(step, Pipeline) else (step,)
         opening, self.opening = self.opening, []
         ends = self.began and isinstance(step, CommitPipeline)
@@ -128,10 +141,9 @@ class AsyncPostgresSession:
         if isinstance(step, BulkInsert):
             await self._copy(step)
             return None
-        if not self.began and (one := fuse(step)):
-            return split_rows(
-                await afetch_rows(await self.link.execute_kept(*self.store.render(one)))
-            )
+        if not self.began and (fused := fuse(step)):
+            one, split = fused
+            return split(await afetch_rows(await self.link.execute_kept(*self.store.render(one))))
         statements = step if isinstance(step, Pipeline) else (step,)
         opening, self.opening = self.opening, []
         ends = self.began and isinstance(step, CommitPipeline)

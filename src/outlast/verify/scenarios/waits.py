@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from ...model.claim import Claim
@@ -13,9 +13,9 @@ from ...model.job import Job
 from ...model.lifecycle import Outcome
 from ...model.outcome import AttemptEnd
 from ...model.wait import Wait, Waiting, WaitKind
-from ...ops.operation import CommitPipeline, Op, Pipeline
+from ...ops.operation import BEGIN, CommitPipeline, Op, Pipeline
 from ...ops.signal_links import answer_link
-from ...ops.signals import NewSignal, SentSignal, send_signal
+from ...ops.signals import NewSignal, SentSignal, send_at_once, send_signal
 from ...ops.wake_ups import deliver_signals, wake_timed_out
 from ..scenario_context import ScenarioContext
 from ..wait_tasks import MAYBE, SIGNAL
@@ -85,31 +85,59 @@ def beside_end(ctx: ScenarioContext) -> Iterator[None]:
     """An attempt ends while a signal is being sent: it sees the signal, or is seen to wait."""
     job = _enqueue(ctx)
     claim = _claim(ctx)
+    yield
+    _send_beside_end(ctx, job, claim, lambda signal: send_signal(signal, "verify", _take_all))
+
+
+beside_end.on_retry(_send_all)
+
+
+@scenario("signal-at-once-beside-end", max_points=8)
+def at_once_beside_end(ctx: ScenarioContext) -> Iterator[None]:
+    """The same for a signal that is sent in one round trip, where the store can."""
+    job = _enqueue(ctx)
+    claim = _claim(ctx)
+    channel = ctx.ol.store.channel
+    yield
+    if ctx.ol.store.can_notify:
+        _send_beside_end(
+            ctx, job, claim, lambda signal: send_at_once(signal, "verify", _take_all, channel)
+        )
+    else:
+        _send(ctx, job.id)
+        _park_if_held(ctx, claim)
+
+
+at_once_beside_end.on_retry(_send_all)
+
+
+def _take_all(task: str, name: str, text: str) -> None:
+    """Every signal is taken."""
+
+
+def _send_beside_end(
+    ctx: ScenarioContext, job: Job, claim: Claim, send: Callable[[NewSignal], Op[SentSignal]]
+) -> None:
+    """End an attempt between the last statement of a sender and its commit."""
     end = threading.Thread(target=_park_if_held, args=(ctx, claim), daemon=True)
 
-    def send() -> Op[SentSignal]:
-        signal = NewSignal(job.id, SIGNAL, "0", f"{SIGNAL} 0")
-        op = send_signal(signal, "verify", lambda *_: None)
+    def sending() -> Op[SentSignal]:
+        yield BEGIN
+        op = send(NewSignal(job.id, SIGNAL, "0", f"{SIGNAL} 0"))
         answer: object = None
         while True:
             try:
                 step = op.send(answer)
             except StopIteration as stop:
+                if end.ident is None:
+                    end.start()
+                end.join(UNHINDERED_S)
                 return stop.value  # type: ignore[no-any-return]
-            if not isinstance(step, CommitPipeline):
-                answer = yield step
-                continue
-            answer = yield Pipeline(step)  # without the commit: the attempt ends before that
-            if end.ident is None:
-                end.start()
-            end.join(UNHINDERED_S)
+            # A pipeline that commits would not leave anything in between.
+            answer = yield Pipeline(step) if isinstance(step, CommitPipeline) else step
 
-    yield
-    ctx.run(send)
+    ctx.run(sending)
     end.join()
-
-
-beside_end.on_retry(_send_all)
 
 
 def _park_if_held(ctx: ScenarioContext, claim: Claim) -> None:
