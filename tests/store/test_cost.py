@@ -15,7 +15,7 @@ from outlast.ops.finish_and_claim import finish_and_claim
 from outlast.ops.offer import OfferRequest
 from outlast.ops.operation import Pipeline, Statement
 from outlast.store import Store, open_store
-from outlast.store.postgres.session import fuse
+from outlast.store.postgres.session import PLAN_BY_KEYS, fuse
 from outlast.store.postgres.store import PostgresStore
 from outlast.store.postgres.text import psycopg_text
 from tests.store.jobs import ending, new, put, take
@@ -98,6 +98,9 @@ def test_a_plan_that_is_kept_does_not_depend_on_when_it_was_made(database: Datab
     place = ClaimCursor(0, 0.0, ids["id"])
     succeed = Statement("succeed", {"owner": "w1"}, [{**ids, "result": "null"}])
     asked = OfferRequest("d", "default", BATCH, 60.0, promote=False, tasks=("t",))
+    claim = {"job": ids["id"], "worker": "w1", "offered_by": None, "fence": 1}
+    wait = {"job": ids["id"], "name": "go", "names": '["go"]'}
+    taking = ("hold_claim", "record_taken", "take_signal", "end_by_signal")
     with steady._pool.acquire() as link:
         for statement in (
             wanted().statements()[-1],
@@ -105,15 +108,20 @@ def test_a_plan_that_is_kept_does_not_depend_on_when_it_was_made(database: Datab
             Statement("promote_due", {"limit": 9}),
             Statement("notify_followers", rows=[ids]),
             succeed,
-            fuse(Pipeline([succeed, *wanted(cursor=place).statements()])),
+            _fused(succeed, *wanted(cursor=place).statements()),
             *asked.statements(),
             *replace(asked, cursor=place).statements(),
             Statement("hold_claims", {"lease": 9.0}, [{**ids, "worker": "r"}]),
+            Statement("kept_waits", {"job": ids["id"], "name": None}),
+            Statement("first_signal", wait),
+            _fused(*(Statement(name, {**claim, **wait, "data": "{}"}) for name in taking)),
         ):
-            plan = _kept_plan(link, steady, statement)
-            assert not re.search(r"Seq Scan on (job|edge)\b|Hash Join|Merge Join", plan), plan
-            scans = re.findall(r"Index (?:Only )?Scan using (?:job|edge)_.*\n(.*)", plan)
-            assert scans and all("Index Cond" in after for after in scans), plan
+            _assert_by_indexes(_kept_plan(link, steady, statement))
+    sent = {"job": ids["id"], "name": "go", "value": "1", "key": "k", "by": "b", "data": "{}"}
+    with store._pool.acquire() as link, link.transaction():
+        link.execute(PLAN_BY_KEYS[0])
+        statement = Statement("send_signal", {**sent, "channel": store.channel})
+        _assert_by_indexes(_kept_plan(link, store, statement))
     steady.close()
     store.close()
 
@@ -138,6 +146,19 @@ def test_an_old_snapshot_does_not_make_claims_walk_over_the_dead(database: Datab
     assert in_the_end <= 1.2 * at_first
     assert from_the_head > 1.5 * in_the_end, "else this shows nothing"
     store.close()
+
+
+def _fused(*statements: Statement) -> Statement:
+    found = fuse(Pipeline(statements))
+    assert found is not None
+    return found[0]
+
+
+def _assert_by_indexes(plan: str) -> None:
+    tables = "job|edge|wait|signal"
+    assert not re.search(rf"Seq Scan on ({tables})\b|Hash Join|Merge Join", plan), plan
+    scans = re.findall(rf"Index (?:Only )?Scan using (?:{tables})_.*\n(.*)", plan)
+    assert scans and all("Index Cond" in after for after in scans), plan
 
 
 def _place(claim: Any) -> ClaimCursor:

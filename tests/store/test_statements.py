@@ -121,7 +121,7 @@ def test_a_statement_for_one_database_is_nothing_to_the_other(
     """No row comes back, on our connection and on a caller's, and nothing that was begun ends."""
     ours, theirs = every(POSTGRES), every(SQLITE)
     assert [name for name in ours if not (ours[name].sql or theirs[name].sql)] == []
-    assert all(ours[name].sql and not theirs[name].sql for name in FUSED.values())
+    assert all(ours[name].sql and not theirs[name].sql for name, _ in FUSED.values())
 
     def op() -> Op[list[Rows]]:
         yield BEGIN

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import statistics
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,10 +16,16 @@ from outlast.model.wait import KeptWait, Wait, WaitKind
 from outlast.ops import audit, job_actions
 from outlast.ops.access import Access
 from outlast.ops.finish import finish
-from outlast.ops.operation import Op, Rows
+from outlast.ops.operation import BEGIN, Op, Rows
 from outlast.ops.report import history, job
 from outlast.ops.retention import prune
-from outlast.ops.signals import NewSignal, SentSignal, send_in_transaction, send_signal
+from outlast.ops.signals import (
+    NewSignal,
+    SentSignal,
+    send_at_once,
+    send_in_transaction,
+    send_signal,
+)
 from outlast.ops.wait_report import signals, waits
 from outlast.ops.waits import kept_waits, settle_wait
 from outlast.ops.wake_ups import deliver_signals, wake_timed_out
@@ -25,7 +33,7 @@ from outlast.store import Store
 from tests.store.conftest import Run
 from tests.store.crowd import all_at_once
 from tests.store.jobs import end, ending, put, put_and_take, table, take
-from tests.support import Database
+from tests.support import Database, eventually
 
 pytestmark = pytest.mark.kinds("sqlite", "postgres")
 
@@ -90,6 +98,39 @@ def test_signals_race_the_ends_of_attempts(store: Store, database: Database, tim
 
     all_at_once(8, race)
     assert set(states(database).values()) == {"ready"}
+
+
+@pytest.mark.parametrize("first", ["signal", "end"])
+@pytest.mark.kinds("postgres")
+def test_a_signal_that_is_sent_in_one_statement_and_an_end_wait_for_each_other(
+    store: Store, database: Database, first: str
+) -> None:
+    """R246: the second one waits for the lock of the first, whose changes it does not see yet."""
+    claim = put_and_take(store.run)
+    signal = NewSignal(claim.id, "go", "1")
+    transition = ending(claim, "waited", wait=GO)
+    both: dict[str, Callable[[], Op[object]]] = {
+        "signal": lambda: send_at_once(signal, "somebody", take_all, store.channel),
+        "end": lambda: finish([transition]),
+    }
+    earlier, later = both.pop(first), both.popitem()[1]
+    other = threading.Thread(target=store.run, args=(later,))
+
+    def is_blocked() -> bool:
+        busy = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        return bool(database.rows(f"{busy} AND datname = current_database()"))
+
+    def holding() -> Op[object]:
+        yield BEGIN
+        done = yield from earlier()
+        other.start()
+        eventually(is_blocked)
+        return done
+
+    store.run(holding)
+    other.join()
+    assert states(database) == {claim.id: "ready"}
+    assert taken(database) == [("1", None)]
 
 
 @pytest.mark.parametrize("how", ["finished", "released", "claimed again", "another owner"])

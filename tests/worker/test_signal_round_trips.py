@@ -25,7 +25,7 @@ from .working import Spy, ended, work
 
 pytestmark = pytest.mark.kinds("postgres")
 
-SENDER = {"send_signal", "wake_signalled_and_notify"}
+SENDER = {"send_signal"}
 CHECKING_SENDER = {
     "hold_recipient", "insert_signal", "record_action", "wake_signalled", "notify_workers",
 }  # fmt: skip
@@ -120,7 +120,7 @@ async def test_a_notification_that_is_refused_costs_no_signal(ol: Outlast) -> No
     async with work(ol):
         await parked(ol, job.id)
         spy = Spy(ol)
-        spy.refuse("wake_signalled_and_notify", StoreError("too many notifications", refused=True))
+        spy.refuse("send_signal", StoreError("too many notifications", refused=True))
         sent = await ol.asignal(job.id, "go", 7)
-        assert sent.woke and not spy.refusing("wake_signalled_and_notify")
+        assert sent.woke and not spy.refusing("send_signal")
         assert (await ended(ol, job)).result == 7

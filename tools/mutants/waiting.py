@@ -27,8 +27,8 @@ MUTANTS = [
         [
             Edit(
                 SIGNALS,
-                'given = {"ids": json.dumps([signal.job])}',
-                'given = {"ids": "[]"}',
+                'Statement("wake_signalled", {"ids": json.dumps([signal.job])})',
+                'Statement("wake_signalled", {"ids": "[]"})',
             )
         ],
         paths=("wait",),
@@ -118,7 +118,7 @@ MUTANTS = [
     ),
     Mutant(
         "sender-at-once-does-not-lock",
-        "a signal that is sent in one round trip and the end of an attempt miss each other",
+        "a signal that is sent in one statement and the end of an attempt miss each other",
         [
             Edit(
                 SIGNALS_SQL,

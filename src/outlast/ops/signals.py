@@ -78,15 +78,13 @@ def send_signal(
 
 
 def send_at_once(signal: NewSignal, by: str, check: CheckSignal, channel: str) -> Op[SentSignal]:
-    """The same, with a notification and in one round trip, for a signal that `check` lets pass
-    whatever the task. One that is not kept is sent again, to find out why."""
-    data = json.dumps(_facts(signal, by))
-    send = Statement("send_signal", {**_columns(signal, by), "data": data})
-    kept, woken = yield Pipeline((send, _wake_statement(signal, channel)))
+    """The same, with a notification and in one statement, for a signal that `check` lets pass
+    whatever the task. One that it does not keep is sent again, in the other way."""
+    data = {"data": json.dumps(_facts(signal, by)), "channel": channel}
+    kept: Rows = yield Statement("send_signal", {**_columns(signal, by), **data})
     if not kept:
         return (yield from send_signal(signal, by, check))
-    queue = woken[0][1] if woken else None
-    return SentSignal(signal.job, signal.name, new=True, queue=queue, notified=True)
+    return SentSignal(signal.job, signal.name, new=True, queue=kept[0][1], notified=True)
 
 
 def keep_and_wake(
@@ -114,7 +112,8 @@ def _wake(
     if not new:
         return SentSignal(signal.job, signal.name, new=False)
     records = [_record(signal, by)] if kept else []
-    *_, woken = yield CommitPipeline((*records, _wake_statement(signal)))
+    wake = Statement("wake_signalled", {"ids": json.dumps([signal.job])})
+    *_, woken = yield CommitPipeline((*records, wake))
     return SentSignal(signal.job, signal.name, new, woken[0][1] if woken else None)
 
 
@@ -171,14 +170,6 @@ def _record(signal: NewSignal, by: str) -> Statement:
 
 def _facts(signal: NewSignal, by: str) -> dict[str, str]:
     return {"by": by, "signal": signal.name}
-
-
-def _wake_statement(signal: NewSignal, channel: str | None = None) -> Statement:
-    """Start the job if it waits for a signal that is there, and notify workers on a channel."""
-    given = {"ids": json.dumps([signal.job])}
-    if channel is None:
-        return Statement("wake_signalled", given)
-    return Statement("wake_signalled_and_notify", {**given, "channel": channel})
 
 
 def _sent_before(signal: NewSignal) -> Op[bool]:

@@ -82,9 +82,14 @@ def kept_waits(job: str, name: str | None = None) -> Op[dict[str, KeptWait]]:
 def settle_wait(claim: Claim, wait: Wait, kept: KeptWait | None) -> Op[KeptWait | None]:
     """Decide a wait, if there is something to decide: a signal is there, the awaited job has
     ended, or time is up. What was decided is kept, and a repeat returns it. None: it goes on."""
-    if wait.kind is not WaitKind.SIGNAL:
-        return None if (yield from _look(wait, kept)) is None else (yield from _decide(claim, wait))
-    # A wait that began before has most likely been woken by a signal.
+    if wait.kind is WaitKind.SIGNAL:
+        return (yield from settle_signal(claim, wait, kept))
+    return None if (yield from _look(wait, kept)) is None else (yield from _decide(claim, wait))
+
+
+def settle_signal(claim: Claim, wait: Wait, kept: KeptWait | None) -> Op[KeptWait | None]:
+    """The same for a wait for signals. One that began before has most likely been woken by one,
+    which is taken without a look."""
     if kept is not None or (yield _first_signal(claim, wait)):
         held, *_, ended = yield Pipeline(_take_statements(claim, wait, kept))
         if not held:
@@ -92,9 +97,9 @@ def settle_wait(claim: Claim, wait: Wait, kept: KeptWait | None) -> Op[KeptWait 
         if ended:
             return _ended(wait, kept, WaitEnd(WaitOutcome.SIGNAL, *ended[0]))
         kept = (yield from kept_waits(claim.id, wait.name)).get(wait.name)
-    if (kept is not None and kept.over) or not _is_due(wait, kept):
-        return kept if kept is not None and kept.over else None
-    return (yield from _decide(claim, wait))
+        if kept is not None and kept.over:
+            return kept
+    return (yield from _decide(claim, wait)) if _is_due(wait, kept) else None
 
 
 def _decide(claim: Claim, wait: Wait) -> Op[KeptWait | None]:

@@ -32,6 +32,7 @@ from .schedules import KnownSchedules
 from .shared import WorkerShared
 from .state import WorkerState
 from .threads import Threads
+from .waits import HandlerOperations
 from .worker import Worker
 from .worker_metrics import WorkerMetrics
 
@@ -63,6 +64,7 @@ def local_worker(
         hot_store, shared, app.registry.names, settings.concurrency, app._adeclare_queues,
         owned=hot_store is not store,
     )  # fmt: skip
+    operations = HandlerOperations(store, hot_store)
     # The parts call each other: these functions run when all of them are there.
 
     def became_ready(queues: set[str]) -> None:
@@ -80,7 +82,7 @@ def local_worker(
             wakeup.call_soon(wakeup.set)
 
     def context(claim: Claim) -> Context:
-        return Context(claim, add_event, store, sink.pending_events, app.blobs, store=store)
+        return Context(claim, add_event, operations, sink.pending_events, app.blobs, store=store)
 
     runner = JobRunner(
         app.registry, shared, breakers, context=context, deliver=deliver, slot_freed=wakeup.set

@@ -7,10 +7,10 @@ which ends the attempt: the row waits, and the slot, the thread and the lease ar
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ..model.arguments.signal_value import read_signal, signal_schema
 from ..model.blob import Blob
@@ -31,11 +31,34 @@ from ..model.wait import (
     signal_names,
     wait_seconds,
 )
-from ..ops.waits import kept_waits, settle_wait, wait_subject
+from ..ops.operation import Op
+from ..ops.waits import kept_waits, settle_signal, settle_wait, wait_subject
+from ..store import Store
 from ..store.blobs.store import Blobs
 from .steps import RunOperation, StepGenerator, in_step
 
 Duration = float | timedelta | str
+T = TypeVar("T")
+P = ParamSpec("P")
+# Along indexes alone, whatever the tables hold: prepared on the connections of claims.
+FREQUENT_OPERATIONS = (kept_waits, settle_signal)
+
+
+class HandlerOperations:
+    """Runs the operations of handlers: those that every job which goes on after a signal needs on
+    the store of claims, if the handler is async. Threads would need other connections there."""
+
+    def __init__(self, store: Store, hot_store: Store) -> None:
+        self._store = store
+        self._hot_store = hot_store
+
+    def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._store.run(operation, *args, **kwargs)
+
+    async def arun(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        called = operation.func if isinstance(operation, partial) else operation
+        store = self._hot_store if called in FREQUENT_OPERATIONS else self._store
+        return await store.arun(operation, *args, **kwargs)
 
 
 class Waits:
@@ -128,8 +151,8 @@ class Waits:
             wait = _continued(wait, kept)
         if kept is None or not kept.over:
             if wait.kind is not WaitKind.SLEEP:
-                settle = partial(settle_wait, self._claim, wait, kept)
-                kept = yield RunOperation(settle)
+                settle = settle_signal if wait.kind is WaitKind.SIGNAL else settle_wait
+                kept = yield RunOperation(partial(settle, self._claim, wait, kept))
             if kept is None or not kept.over:
                 self.begun = wait
                 raise Waiting(wait)

@@ -26,6 +26,15 @@ if TYPE_CHECKING:
 
 Sent = tuple[str, Mapping[str, object], bool]  # SQL, parameters, whether to prepare it
 COMMIT: Sent = ("COMMIT", {}, False)
+# Statements that look up rows by their keys alone. Each is a transaction that plans along the
+# indexes: so it can be prepared on any connection, whatever the tables held at that moment.
+BY_KEYS = frozenset({"send_signal"})
+PLAN_BY_KEYS: Sent = (
+    "SELECT set_config('plan_cache_mode', 'force_generic_plan', true),"
+    " set_config('enable_seqscan', 'off', true)",
+    {},
+    True,
+)
 
 
 def _split_success(rows: Rows) -> list[Rows]:
@@ -58,6 +67,17 @@ def fuse(step: Step) -> tuple[Statement, Callable[[Rows], list[Rows]]] | None:
     return Statement(name, params, step[0].rows), split
 
 
+def by_keys(store: PostgresStore, step: Step) -> list[Sent]:
+    """The transaction of a statement that looks up rows by their keys alone; empty: this is none
+    of them, or nothing can be prepared."""
+    if not isinstance(step, Statement) or step.name not in BY_KEYS:
+        return []
+    if store.pooled or not store.settings.prepare:
+        return []
+    text, given, _ = store.render(step)
+    return [*store.begin_statements(), PLAN_BY_KEYS, (text, given, True), COMMIT]
+
+
 class PostgresSession:
     """One operation on one connection. BEGIN is sent with the first statement after it."""
 
@@ -88,6 +108,12 @@ class PostgresSession:
         if not self.began and (fused := fuse(step)):
             one, split = fused
             return split(fetch_rows(self.link.execute_kept(*self.store.render(one))))
+        if not self.began and (sent := by_keys(self.store, step)):
+            self.began = True  # until it has committed
+            with self.link.pipeline():
+                cursors = [self._execute(*each) for each in sent]
+            self.began = False
+            return fetch_rows(cursors[-2])
         statements = step if isinstance(step, Pipeline) else (step,)
         opening, self.opening = self.opening, []
         ends = self.began and isinstance(step, CommitPipeline)
@@ -144,6 +170,12 @@ class AsyncPostgresSession:
         if not self.began and (fused := fuse(step)):
             one, split = fused
             return split(await afetch_rows(await self.link.execute_kept(*self.store.render(one))))
+        if not self.began and (sent := by_keys(self.store, step)):
+            self.began = True  # until it has committed
+            async with self.link.pipeline():
+                cursors = [await self._execute(*each) for each in sent]
+            self.began = False
+            return await afetch_rows(cursors[-2])
         statements = step if isinstance(step, Pipeline) else (step,)
         opening, self.opening = self.opening, []
         ends = self.began and isinstance(step, CommitPipeline)

@@ -48,7 +48,8 @@ PREPARED_INSERTS = frozenset(
 PREPARED_ON_HOT_PATH = frozenset(  # one is made to fit
     "claim claim_on claim_across promote_due succeed succeed_and_claim_on notify_followers"
     " claim_offers claim_offers_on hold_claims lock_lanes claim_lanes claim_ordered_lanes"
-    " claim_longest_due claim_lanes_longest_due lock_even_lanes claim_even_lanes".split()
+    " claim_longest_due claim_lanes_longest_due lock_even_lanes claim_even_lanes kept_waits"
+    " first_signal take_signal_of_claim".split()
 )
 NEVER_PREPARE = 2**31  # psycopg would prepare whatever was said so often
 

@@ -20,20 +20,31 @@ ON CONFLICT DO NOTHING
 RETURNING seq
 
 -- name: send_signal
--- The statements hold_recipient, insert_signal and record_action as one, for a job that has not ended.
--- postgres only: saves a round trip; a later statement sees whether the job waits
+-- Keep a signal, record it, start its job if that waits for it, and tell sleeping workers. Nothing of it
+-- if the job has ended, the key was used before, or the job began to wait while this statement waited
+-- for its lock: then it does not see for what, since its view of the tables is older.
+-- postgres only: elsewhere round trips cost nothing; see notify_workers
 WITH held AS MATERIALIZED (
-    SELECT j.id AS job, j.state FROM ol.job AS j WHERE j.id = ol.id(:job) FOR UPDATE),
+    SELECT j.id AS job, j.state, j.wait_name, j.fence FROM ol.job AS j
+    WHERE j.id = ol.id(:job) FOR UPDATE),
+waits AS MATERIALIZED (
+    SELECT w.kind, w.subjects FROM held JOIN ol.wait AS w ON w.job = held.job
+    WHERE held.state = 'waiting' AND w.name = held.wait_name AND w.fence = held.fence),
 kept AS (
     INSERT INTO ol.signal (job, name, value, key, sent_by, at, unseen)
     SELECT held.job, :name, ol.json(:value), :key, :by, ol.now(), false FROM held
-    WHERE held.state IN ('waiting', 'scheduled', 'ready', 'running')
+    WHERE held.state IN ('scheduled', 'ready', 'running')
+        OR (held.state = 'waiting' AND (held.wait_name IS NULL OR EXISTS (SELECT 1 FROM waits)))
     ON CONFLICT DO NOTHING
     RETURNING seq),
 recorded AS (
     INSERT INTO ol.event (job, attempt, kind, data, at)
-    SELECT ol.id(:job), NULL, 'signal', ol.json(:data), ol.now() FROM kept)
-SELECT kept.seq FROM kept
+    SELECT ol.id(:job), NULL, 'signal', ol.json(:data), ol.now() FROM kept),
+started AS (
+    UPDATE ol.job AS j SET ol.woken FROM kept, waits
+    WHERE j.id = ol.id(:job) AND waits.kind = 'signal' AND :name IN (SELECT ol.each(waits.subjects))
+    RETURNING j.queue, pg_notify(:channel, j.queue) IS NULL AS told)
+SELECT kept.seq, started.queue FROM kept LEFT JOIN started ON true
 
 -- name: signal_of_key
 -- The value of the signal that was sent under a key.

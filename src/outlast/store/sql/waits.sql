@@ -59,19 +59,11 @@ WHERE j.wait_name = t.name
 ON CONFLICT (job, name) DO UPDATE SET subjects = excluded.subjects, awaits = excluded.awaits,
     fence = excluded.fence, until = COALESCE(w.until, excluded.until), forms = excluded.forms
 
--- fragment: woken_by_signal
+-- name: wake_signalled
+-- Start those of the jobs that wait for a signal that is there. Their rows are locked already.
 UPDATE ol.job AS j SET ol.woken
 WHERE ol.in_ids(j.id, :ids) AND ol.parked AND ol.signal_there
 RETURNING CAST(id AS text), queue
-
--- name: wake_signalled
--- Start those of the jobs that wait for a signal that is there. Their rows are locked already.
-ol.woken_by_signal
-
--- name: wake_signalled_and_notify
--- The same, and tell sleeping workers of them, in the same round trip.
--- postgres only: see notify_workers
-ol.woken_by_signal, pg_notify(:channel, queue) IS NULL
 
 -- name: mark_awaited
 -- The end of these jobs wakes others; returns those that have not ended.

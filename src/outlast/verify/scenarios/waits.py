@@ -94,7 +94,7 @@ beside_end.on_retry(_send_all)
 
 @scenario("signal-at-once-beside-end", max_points=8)
 def at_once_beside_end(ctx: ScenarioContext) -> Iterator[None]:
-    """The same for a signal that is sent in one round trip, where the store can."""
+    """The same for a signal that is sent in one statement, where the store can."""
     job = _enqueue(ctx)
     claim = _claim(ctx)
     channel = ctx.ol.store.channel
