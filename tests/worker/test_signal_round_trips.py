@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from uuid import uuid4
 
 import pytest
@@ -18,6 +19,8 @@ from outlast import (
 from outlast.model.errors import StoreError
 from outlast.model.wait import Wait, WaitKind
 from outlast.ops.waits import kept_waits, settle_wait
+from outlast.store.postgres.store import PostgresStore
+from outlast.worker.waits import HandlerOperations
 from tests.store.jobs import take
 from tests.support import aeventually
 
@@ -124,3 +127,18 @@ async def test_a_notification_that_is_refused_costs_no_signal(ol: Outlast) -> No
         sent = await ol.asignal(job.id, "go", 7)
         assert sent.woke and not spy.refusing("send_signal")
         assert (await ended(ol, job)).result == 7
+
+
+async def test_handlers_that_go_on_at_once_take_one_more_connection_at_most(ol: Outlast) -> None:
+    """R180: as the count of connections of a worker says."""
+    hot = ol.store.hot_path_clone()
+    assert isinstance(hot, PostgresStore)
+    operations = HandlerOperations(ol.store, hot)
+    ids = [str(uuid4()) for _ in range(5)]
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for id in ids:
+                tasks.create_task(operations.arun(kept_waits, id))
+        assert len(hot._pools.loop_pool().idle) == 1
+    finally:
+        await hot.aclose()

@@ -45,20 +45,27 @@ FREQUENT_OPERATIONS = (kept_waits, settle_signal)
 
 
 class HandlerOperations:
-    """Runs the operations of handlers: those that every job which goes on after a signal needs on
-    the store of claims, if the handler is async. Threads would need other connections there."""
+    """Runs the operations of handlers. Those that a job needs to go on after a signal run on the
+    store of claims, one at a time, which takes one more connection at most; further ones, and
+    those of threads, do not."""
 
     def __init__(self, store: Store, hot_store: Store) -> None:
         self._store = store
         self._hot_store = hot_store
+        self._busy = False  # whether the store of claims runs one
 
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         return self._store.run(operation, *args, **kwargs)
 
     async def arun(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         called = operation.func if isinstance(operation, partial) else operation
-        store = self._hot_store if called in FREQUENT_OPERATIONS else self._store
-        return await store.arun(operation, *args, **kwargs)
+        if self._busy or called not in FREQUENT_OPERATIONS:
+            return await self._store.arun(operation, *args, **kwargs)
+        self._busy = True
+        try:
+            return await self._hot_store.arun(operation, *args, **kwargs)
+        finally:
+            self._busy = False
 
 
 class Waits:
