@@ -37,7 +37,7 @@ MUTANTS = [
     Mutant(
         "signal-taken-twice",
         "a signal stays there for the next wait",
-        [Edit(SQL, "COALESCE(s.taken_by, :wait) = :wait", "COALESCE(:wait, '') <> ''")],
+        [Edit(SQL, "ol.wanted_signal AND s.taken_by IS NULL", "ol.wanted_signal")],
         paths=("signal-early",),
         points=24,
     ),
@@ -66,7 +66,11 @@ MUTANTS = [
         "lost-response-waits-again",
         "a decision whose response was lost is not found again",
         [
-            Edit(SQL, "COALESCE(s.taken_by, :wait) = :wait", "s.taken_by IS NULL AND :wait <> ''"),
+            Edit(
+                OPS,
+                "        if kept is not None and kept.over:\n            return kept\n    return (",
+                "    return (",
+            ),
             Edit(SQL, "(w.ended_at IS NOT NULL\n            OR (w.kind", "(w.ended_at IS NULL\n            AND (w.kind"),  # noqa: E501
         ],
         campaign="ackloss",
