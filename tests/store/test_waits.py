@@ -100,6 +100,32 @@ def test_signals_race_the_ends_of_attempts(store: Store, database: Database, tim
     assert set(states(database).values()) == {"ready"}
 
 
+@pytest.mark.kinds("postgres")
+def test_two_waits_of_one_attempt_do_not_take_the_same_signal(
+    store: Store, database: Database
+) -> None:
+    """R246: both have seen it before one of them has the lock."""
+    claim = put_and_take(store.run)
+    store.run(sent, claim.id)
+    waits = [GO, GO._replace(name="go too")]
+    found: list[KeptWait | None] = []
+    threads = [
+        threading.Thread(target=lambda wait=wait: found.append(settled(store.run, claim, wait)))
+        for wait in waits
+    ]
+    with database.connect() as other, other.transaction():
+        other.execute("SELECT 1 FROM job WHERE id = %s FOR UPDATE", (claim.id,))
+        for thread in threads:
+            thread.start()
+        blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        eventually(lambda: database.rows(blocked) == [(2,)])
+    for thread in threads:
+        thread.join()
+    assert sorted(wait is None for wait in found) == [False, True]
+    (taker,) = (wait.name for wait in found if wait is not None)
+    assert taken(database) == [("1", taker)]
+
+
 @pytest.mark.parametrize("first", ["signal", "end"])
 @pytest.mark.kinds("postgres")
 def test_a_signal_that_is_sent_in_one_statement_and_an_end_wait_for_each_other(

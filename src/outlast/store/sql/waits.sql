@@ -199,7 +199,7 @@ found AS MATERIALIZED (
     SELECT s.seq, s.name, s.value FROM ol.signal AS s
     WHERE s.job = (SELECT held.job FROM held) AND s.taken_by IS NULL
         AND s.name IN (SELECT ol.each(:names))
-    ORDER BY s.seq LIMIT 1),
+    ORDER BY s.seq LIMIT 1 FOR UPDATE), -- another wait may have taken it since this statement began
 ended AS (
     INSERT INTO ol.wait AS w (job, name, kind, subjects, fence, since, ended_at, outcome, source, result)
     SELECT held.job, :name, 'signal', ol.json(:names), :fence, ol.now(), ol.now(), 'signal', found.name,
