@@ -10,9 +10,12 @@ from typing import Any, Protocol, TypeVar
 import pytest
 
 from tests.bridges.killing import Bridged
+from tests.bridges.webhook_killing import Hooked, Peer
 from tests.support import Database
 from tests.support.brokers import KafkaCluster, MotoServer, NatsServer, RabbitServer
+from tests.support.ports import free_port
 from tests.support.redis import RedisServer
+from tests.webhooks.receiver import Receiver, receiving
 
 
 @pytest.fixture(scope="session")
@@ -84,6 +87,12 @@ def aws(moto_server: MotoServer, credentials: None, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.fixture
+def topic(aws: str) -> str:
+    """A topic of SNS, of which the queue `orders.fifo` gets all messages."""
+    return str(_broker("sns").create("orders.fifo"))
+
+
+@pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaCluster]:
     """A new one for each test: it starts in a moment."""
     for server in _running(KafkaCluster()):
@@ -94,9 +103,11 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaCluster]:
 
 FIXTURES = {
     "redis": "redis",
+    "redis_zset": "redis",
     "nats": "nats_url",
     "rabbit": "rabbit_url",
     "sqs": "aws",
+    "sns": "topic",
     "kafka": "cluster",
 }
 
@@ -119,6 +130,29 @@ def bridged(
     app.ol.migrate()
     yield app
     app.ol.close()
+
+
+@pytest.fixture
+def hooked(
+    receiver: Receiver, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Hooked]:
+    port = free_port()
+    monkeypatch.setenv("OUTLAST_URL", database.url)
+    monkeypatch.setenv("OUTLAST_SCHEMA", database.schema)
+    monkeypatch.setenv("OUTLAST_TEST_RECEIVER", receiver.url())
+    monkeypatch.setenv("OUTLAST_TEST_PORT", str(port))
+    peer = Peer(receiver, f"http://127.0.0.1:{port}/hooks/mail")
+    app = Hooked(tmp_path, peer=peer)
+    app.ol.migrate()
+    yield app
+    peer.end()
+    app.ol.close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as open:
+        yield open
 
 
 def _broker(name: str) -> Any:

@@ -4,35 +4,37 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from outlast import Breaker, Outlast
 from outlast.bridges import Message, Sink
-from tests.bridges.killing import PATIENCE, Bridged
+from tests.bridges.killing import PATIENCE, Killable
 from tests.support import Processes, aeventually, eventually, rounds
 from tests.worker.working import work
 
 KEYS = 4
+SLOWEST_RATE = 10  # messages a second
 
 
-def check_source(bridged: Bridged, processes: Processes, steps: Sequence[str]) -> None:
+def check_source(bridged: Killable, processes: Processes, steps: Sequence[str]) -> Tally:
     """A process is killed at each of the steps. Every message is one job."""
-    check_kills(bridged, processes, steps, sink=False)
+    return check_kills(bridged, processes, steps, sink=False)
 
 
-def check_sink(bridged: Bridged, processes: Processes, steps: Sequence[str]) -> None:
+def check_sink(bridged: Killable, processes: Processes, steps: Sequence[str]) -> Tally:
     """A process is killed at each of the steps. Every message is sent, in order per key."""
-    check_kills(bridged, processes, steps, source=False)
+    return check_kills(bridged, processes, steps, source=False)
 
 
 def check_kills(
-    bridged: Bridged,
+    bridged: Killable,
     processes: Processes,
     steps: Sequence[str],
     *,
     source: bool = True,
     sink: bool = True,
-) -> None:
+) -> Tally:
     """Both, or one of them."""
     received: set[str] = set()
     published: dict[str, tuple[str | None, int]] = {}
@@ -44,38 +46,70 @@ def check_kills(
             published |= _publish(bridged, turn)
         victims.kill(steps[turn])
     victims.end()
+    _finish(bridged, processes, len(received) + len(published), source=source)
+    tally = Tally(len(steps))
+    if source:
+        tally.count_stored(bridged, received)
+    if sink:
+        tally.count_sent(bridged.broker.sent(), published)
+    return tally
+
+
+def _finish(bridged: Killable, processes: Processes, total: int, *, source: bool) -> None:
+    """A worker that nothing kills does what is left."""
     worker = bridged.work(processes)
-    total = len(received) + len(published)
     counts = bridged.ol.counts
     eventually(
         lambda: counts()["succeeded"] == total,
-        PATIENCE,
+        PATIENCE + total / SLOWEST_RATE,
         message=lambda: f"{counts()}, not {total}\n{worker.output()}",
     )
     if source:
         eventually(lambda: bridged.broker.left() == 0, PATIENCE, message=worker.output)
     worker.terminate()
     assert worker.wait(PATIENCE) == 0, worker.output()
-    if source:
-        assert set(bridged.ran()) == received
+
+
+@dataclass
+class Tally:
+    """What became of all messages."""
+
+    kills: int
+    messages: int = 0
+    lost: int = 0
+    twice: int = 0  # sent more than once, under the same id
+
+    def count_stored(self, bridged: Killable, received: set[str]) -> None:
+        ran = set(bridged.ran())
+        assert ran == received
         keys = [job.key for job in bridged.ol.jobs(task="sync", limit=10_000)]
         assert sorted(keys) == sorted(f"in:mail:{id}" for id in received), "one job for each"
-    if sink:
-        sent = bridged.broker.sent()
-        assert {message.id for message in sent} == set(published), "each at least once"
+        self.messages += len(received)
+        self.lost += len(received - ran)
+
+    def count_sent(
+        self, sent: Sequence[Message], published: dict[str, tuple[str | None, int]]
+    ) -> None:
+        ids = {message.id for message in sent}
+        assert ids == set(published), "each at least once"
         assert all((one.key, one.body) == published[one.id] for one in sent), "the same on repeats"
         check_order(sent)
+        self.messages += len(published)
+        self.lost += len(published.keys() - ids)
+        self.twice += len(sent) - len(ids)
 
 
-def _put(bridged: Bridged, turn: int) -> set[str]:
-    messages = [Message(f"m{turn * 30 + n}", b"%d" % n) for n in range(30)]
+def _put(bridged: Killable, turn: int) -> set[str]:
+    per_turn = bridged.per_turn
+    messages = [Message(f"m{turn * per_turn + n}", b"%d" % n) for n in range(per_turn)]
     bridged.broker.put(messages)
     return {message.id for message in messages}
 
 
-def _publish(bridged: Bridged, turn: int) -> dict[str, tuple[str | None, int]]:
-    given = [(f"k{n % KEYS}" if n % 2 else None, turn * 40 + n) for n in range(40)]
-    calls = [bridged.outbox.message(body, key=key) for key, body in given]
+def _publish(bridged: Killable, turn: int) -> dict[str, tuple[str | None, int]]:
+    per_turn = bridged.per_turn
+    given = [(f"k{n % KEYS}" if n % 2 else None, turn * per_turn + n) for n in range(per_turn)]
+    calls = [bridged.message(body, key) for key, body in given]
     return dict(zip((job.id for job in bridged.ol.enqueue(*calls)), given, strict=True))
 
 
@@ -92,10 +126,11 @@ def check_away(
     start: Callable[[], Any],
     sent: Callable[[], Sequence[Message]],
     number: int = 200,
+    **options: Any,
 ) -> None:
     """The broker is away: no attempt is spent and nothing dead; all is sent when it is back."""
     breaker = Breaker(probe_first=0.1, probe_cap=0.5)
-    orders = ol.outbox("orders", sink, breaker=breaker)
+    orders = ol.outbox("orders", sink, breaker=breaker, **options)
 
     async def main() -> None:
         stop()

@@ -12,29 +12,29 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from outlast import Breaker, Context, Outlast, Retry
+from outlast import Breaker, Call, Context, Outlast, Retry
 from outlast.bridges import Message, Sink, Source
+from outlast.task import BoundTask
 from tests.support import Processes, eventually
 from tests.support.app import TIMINGS
+from tests.support.points import arm
 from tests.support.processes import Process
 
 PATIENCE = 60.0
 FOREVER = 3600.0  # the test ends the parent
-SINK_STEPS = ("before send", "after send")
-SOURCE_STEPS = ("after receive", "before acknowledge", "after acknowledge")
+SINK_STEPS = ("before send", "after send", "before mark")
+SOURCE_STEPS = ("after receive", "after commit", "before acknowledge", "after acknowledge")
+COMMITTED = ("committed insert_jobs",)
+UNMARKED = ("before finish", "before succeed")  # whichever statement it is
+STORE_POINTS = {"after commit": COMMITTED, "before mark": UNMARKED}
 
 
-class Broker(Protocol):
-    """What the tests need of a broker, beside its bridge. `put` and `sent` are the broker's other
-    ends."""
-
-    def sink(self) -> Sink: ...
-
-    def source(self) -> Source: ...
+class Ends(Protocol):
+    """The other ends of a source and a sink."""
 
     def put(self, messages: Sequence[Message]) -> None: ...
 
@@ -45,8 +45,16 @@ class Broker(Protocol):
         """Messages that the source has not acknowledged."""
 
 
+class Broker(Ends, Protocol):
+    """What the tests need of a broker."""
+
+    def sink(self) -> Sink: ...
+
+    def source(self) -> Source: ...
+
+
 class Deadly:
-    """Around a bridge: kills this process at a step."""
+    """Around a bridge, or something like it: kills this process at a step."""
 
     def __init__(self, bridge: Any, step: str) -> None:
         self._bridge, self._step = bridge, step
@@ -55,23 +63,23 @@ class Deadly:
         return getattr(self._bridge, name)
 
     async def send(self, messages: Sequence[Message]) -> Any:
-        self._at("before send")
+        self.at("before send")
         outcomes = await self._bridge.send(messages)
-        self._at("after send")
+        self.at("after send")
         return outcomes
 
     async def receive(self, limit: int, wait: float) -> Any:
         messages = await self._bridge.receive(limit, wait)
         if messages:
-            self._at("after receive")
+            self.at("after receive")
         return messages
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
-        self._at("before acknowledge")
+        self.at("before acknowledge")
         await self._bridge.acknowledge(messages)
-        self._at("after acknowledge")
+        self.at("after acknowledge")
 
-    def _at(self, step: str) -> None:
+    def at(self, step: str) -> None:
         if step == self._step:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -79,21 +87,38 @@ class Deadly:
         return repr(self._bridge)
 
 
+class Killable(Protocol):
+    """A program with a sink and a source, as `kill_checks` uses it."""
+
+    ol: Outlast
+    per_turn: int  # messages for each kill
+
+    @property
+    def broker(self) -> Ends: ...
+
+    def message(self, body: int, key: str | None) -> Call[Any]:
+        """What the sink is to be sent."""
+
+    def ran(self) -> list[str]:
+        """The ids of messages that the source's task was called with."""
+
+    def work(self, processes: Processes) -> Process:
+        """A worker that nothing kills."""
+
+    def victims(self, processes: Processes) -> Victims: ...
+
+
 class Bridged:
     """The program, in the test and in its worker processes."""
+
+    PROGRAM = "tests.bridges.killing"
 
     def __init__(self, folder: Path, step: str = "") -> None:
         self.folder = folder
         self.broker: Broker = importlib.import_module(os.environ["OUTLAST_TEST_BROKER"])  # type: ignore[assignment]
+        self.per_turn = getattr(self.broker, "PER_TURN", 30)
         self.ol = Outlast()
-        ran = folder / "ran"
-
-        @self.ol.task(max_crashes=1000)  # each kill is one, of whatever runs at that moment
-        async def sync(body: int, ctx: Context) -> None:
-            assert ctx.message is not None
-            with ran.open("a") as file:
-                file.write(f"{ctx.message.id}\n")
-
+        sync = sync_task(self.ol, folder)
         self.outbox = self.ol.outbox(
             "orders",
             Deadly(self.broker.sink(), step),
@@ -105,23 +130,36 @@ class Bridged:
         source = Deadly(self.broker.source(), step)
         self.ol.source("mail", source, task=sync, batch=10, wait=1)
 
+    def message(self, body: int, key: str | None) -> Call[None]:
+        return self.outbox.message(body, key=key)
+
     def ran(self) -> list[str]:
         file = self.folder / "ran"
         return file.read_text().split() if file.exists() else []
 
     def work(self, processes: Processes) -> Process:
-        """A worker that nothing kills."""
-        return processes.python("tests.bridges.killing", env=self._environment())
+        return processes.python(self.PROGRAM, env=self._environment())
 
     def victims(self, processes: Processes) -> Victims:
-        return Victims(
-            processes.python("tests.bridges.killing", "victims", env=self._environment()),
-            self.folder,
-        )
+        parent = processes.python(self.PROGRAM, "victims", env=self._environment())
+        return Victims(parent, self.folder)
 
     def _environment(self) -> dict[str, str]:
         timings = {f"OUTLAST_{name.upper()}": str(value) for name, value in TIMINGS.items()}
         return {"OUTLAST_TEST_FOLDER": str(self.folder), **timings}
+
+
+def sync_task(ol: Outlast, folder: Path) -> BoundTask[..., None]:
+    """The task of the source, which notes the messages that it was called with."""
+    ran = folder / "ran"
+
+    @ol.task(max_crashes=1000)  # each kill is one, of whatever runs at that moment
+    async def sync(body: int, ctx: Context) -> None:
+        assert ctx.message is not None
+        with ran.open("a") as file:
+            file.write(f"{ctx.message.id}\n")
+
+    return sync
 
 
 class Victims:
@@ -149,20 +187,21 @@ def _write(file: Path, text: str) -> None:
     whole.rename(file)
 
 
-def _fork_victims(folder: Path) -> None:
+def fork_victims(folder: Path, work: Callable[[Path, str], None]) -> None:
     """For each file `kill-N`: fork a worker, wait for its end, and write `ended-N`."""
-    importlib.import_module(os.environ["OUTLAST_TEST_BROKER"])
     for number in itertools.count(1):
         asked = folder / f"kill-{number}"
         eventually(asked.exists, FOREVER, interval=0.01)
         child = os.fork()
         if child == 0:
-            _work(folder, asked.read_text())
+            work(folder, asked.read_text())
         _, status = os.waitpid(child, 0)
         _write(folder / f"ended-{number}", str(os.waitstatus_to_exitcode(status) * -1))
 
 
 def _work(folder: Path, step: str) -> None:
+    for point in STORE_POINTS.get(step, ()):
+        arm(point)
     Bridged(folder, step).ol.worker().run()
     sys.exit(0)
 
@@ -173,5 +212,6 @@ if __name__ == "__main__":
     set_up("info")
     given = Path(os.environ["OUTLAST_TEST_FOLDER"])
     if sys.argv[1:] == ["victims"]:
-        _fork_victims(given)
+        importlib.import_module(os.environ["OUTLAST_TEST_BROKER"])  # once for all of them
+        fork_victims(given, _work)
     _work(given, "")

@@ -10,6 +10,7 @@ import boto3
 
 from outlast.bridges import Message, Sqs
 
+PER_TURN = 10  # moto takes some twenty a second
 ACCOUNT = "123456789012"
 COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
 
