@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -65,6 +66,15 @@ class RedisServer:
                 return connection.recv(16).startswith(b"+PONG")
         except OSError:
             return False
+
+    def pause(self) -> None:
+        """It is there, and says nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """kill -9, and wait until it is gone."""
