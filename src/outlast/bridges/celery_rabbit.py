@@ -30,7 +30,8 @@ class MovedQueue:
     def __init__(self, url: str, queue: str, prefetch: int | None, redelivery: float) -> None:
         held = DEFAULT_PREFETCH if prefetch is None else prefetch
         self._queue, self._prefetch = queue, held
-        self._own = Rabbit(url, queue=f"{OWN_PREFIX}{queue}", prefetch=held, redelivery=redelivery)
+        self._moved_to = f"{OWN_PREFIX}{queue}"
+        self._own = Rabbit(url, queue=self._moved_to, prefetch=held, redelivery=redelivery)
         self._channel: Any = None
         self._consumer: RabbitConsumer | None = None
 
@@ -43,7 +44,7 @@ class MovedQueue:
         await self._own.open()
         with rabbit_outages():
             self._channel = channel = await self._own.channel(publisher_confirms=False)
-            await channel.declare_queue(f"{OWN_PREFIX}{self._queue}", durable=True)
+            await channel.declare_queue(self._moved_to, durable=True)
             underlay = await channel.get_underlay_channel()
             await underlay.tx_select()
             self._consumer = RabbitConsumer(channel)
@@ -79,6 +80,9 @@ class MovedQueue:
             for one in found:
                 await self._publish(underlay, one)
                 await one.ack()
+            # The broker routes at the commit, and drops what has no queue: somebody may have
+            # deleted ours since it was declared.
+            await underlay.queue_declare(self._moved_to, durable=True)
             await underlay.tx_commit()
         except BaseException:  # or another worker's commit would contain half of it
             with suppress(Exception):
@@ -88,7 +92,7 @@ class MovedQueue:
     async def _publish(self, underlay: Any, received: AbstractIncomingMessage) -> None:
         properties: Any = received.properties
         await underlay.basic_publish(
-            received.body, routing_key=f"{OWN_PREFIX}{self._queue}", properties=properties
+            received.body, routing_key=self._moved_to, properties=properties
         )
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:

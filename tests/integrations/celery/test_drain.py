@@ -228,6 +228,28 @@ async def test_a_move_in_rabbitmq_that_is_cut_off_moves_nothing(
 
 
 @pytest.mark.parametrize("broker", ["rabbit"], indirect=True)
+async def test_a_move_in_rabbitmq_survives_the_deletion_of_our_queue(
+    producer: celery.Celery, broker: str
+) -> None:
+    """R123: the broker drops what has no queue, so it is declared again before the commit."""
+    queue = CeleryQueue(broker)
+    await queue.open()
+    sent = {producer.send_task("shop.add", (n, n)).id for n in range(5)}
+    source: Any = queue._source
+    await aeventually(lambda: len(source._consumer.arrived) == 5)
+    await asyncio.to_thread(empty, broker, "outlast.celery")
+    found: set[str] = set()
+    async with asyncio.timeout(30):
+        while found != sent:
+            try:
+                found |= {one.id for one in await queue.receive(10, 1)}
+            except SinkDown:  # its consumer ended with the queue: as a source does, open it anew
+                await queue.close()
+                await queue.open()
+    await queue.close()
+
+
+@pytest.mark.parametrize("broker", ["rabbit"], indirect=True)
 async def test_workers_of_one_process_commit_their_moves_apart(
     producer: celery.Celery, broker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
