@@ -65,7 +65,7 @@ def current(carried: str | None) -> str | None:
 
 def valid_traceparent(trace: str | None) -> str | None:
     """A traceparent, if it is one."""
-    return trace if trace is not None and _TRACEPARENT.fullmatch(trace) else None
+    return trace if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace) else None
 
 
 def _current() -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -172,3 +173,41 @@ def test_bad_options_are_refused() -> None:
 def test_no_password_is_shown() -> None:
     url = "amqp://user:hunter2@localhost:5672/shop?x=hunter2"
     assert repr(Rabbit(url, queue="q")) == "RabbitMQ amqp://localhost:5672/shop, queue q"
+
+
+def test_messages_of_one_route_wait_for_a_queue(ol: Outlast, url: str) -> None:
+    """R054, R223: no message is at fault where none can be sent; not one is dead."""
+
+    async def delete(channel: Any) -> None:
+        await channel.queue_delete("orders")
+
+    with ThreadPoolExecutor(1) as beside:  # the event loop
+        check_away(
+            ol,
+            Rabbit(url, queue="orders"),
+            lambda: beside.submit(rabbit_broker.talk, delete).result(),
+            lambda: beside.submit(rabbit_broker.create, "orders").result(),
+            rabbit_broker.sent,
+        )
+
+
+@pytest.mark.kinds("sqlite")
+async def test_a_message_that_identify_fails_for_does_not_stop_the_source(
+    ol: Outlast, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R013: it is known by its `message_id`; an id that is no text is taken as one."""
+    seen = []
+
+    @ol.task
+    async def sync(body: int) -> None:
+        seen.append(body)
+
+    def identify(message: Message) -> Any:
+        return 7 if message.body == 2 else message.headers["delivery"]
+
+    ol.source("mail", Rabbit(url, queue="mail", identify=identify), task=sync, wait=1)
+    await asyncio.to_thread(rabbit_broker.put, [Message("a", b"1"), Message("b", b"2")])
+    async with work(ol):
+        await aeventually(lambda: sorted(seen) == [1, 2])
+    assert sorted(job.key or "" for job in ol.jobs()) == ["in:mail:7", "in:mail:a"]
+    assert "identify failed, so its message_id is its id: KeyError" in caplog.text

@@ -9,7 +9,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from ..model.errors import InvalidOption
@@ -149,7 +149,8 @@ def entry_of(message: Message, most: int) -> Entry | Bad:
     """A message as an entry of a batch, unless it is too large or empty."""
     if not message.raw:
         return Bad("AWS takes no message without a body")
-    attributes = {ID: message.id, **to_wire(message, _fits, MAX_ATTRIBUTES - 2)}
+    wire = to_wire(message, _fits, MAX_ATTRIBUTES - 2, taken=ENCODING)
+    attributes = {ID: message.id, **wire}
     body = _text(message.raw)
     if body is None:
         body = base64.b64encode(message.raw).decode()
@@ -184,9 +185,10 @@ def message_of(received: dict[str, Any]) -> Message:
     id = attributes.get(ID) or received["MessageId"]
     encoding = attributes.pop(ENCODING, None)
     key, headers = from_wire(attributes)
-    raw = received["Body"].encode()
+    raw = received["Body"].encode("utf-8", "surrogatepass")
     if encoding == "base64":
-        raw = base64.b64decode(raw)
+        with suppress(ValueError):  # somebody else's word
+            raw = base64.b64decode(raw, validate=True)
     if key is None:
         key = received.get("Attributes", {}).get("MessageGroupId")
     return Message(id, raw, key, headers, receipt=received["ReceiptHandle"])

@@ -15,16 +15,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..model.ids import new_instance_id
 from ..model.options import seconds
 from .client_library import require_client
-from .protocols import Message, SinkDown
-from .redis import SOCKET_TIMEOUT_S, checked_redis_url, redis_outages, shown_redis_url
-
-if TYPE_CHECKING:
-    import redis.asyncio as redis_client
+from .protocols import Message
+from .redis_connection import RedisConnection, redis_outages
 
 DEFAULT_IDLE_S = 60.0
 POLL_MIN_S, POLL_MAX_S = 0.05, 0.5
@@ -79,7 +76,7 @@ class CeleryList:
         self, url: str, queue: str, prefix: str, idle: float | None, redelivery: float
     ) -> None:
         require_client("redis", "redis", "A queue of Celery in Redis")
-        self._url = checked_redis_url(url)
+        self._connection = RedisConnection(url)
         self._queue = queue
         names = [queue, *(f"{queue}{SEPARATOR}{step}" for step in PRIORITY_STEPS if step)]
         self._lists = [f"{prefix}{name}" for name in names]
@@ -87,31 +84,17 @@ class CeleryList:
         self._index = f"{prefix}outlast-taken-at:{queue}"
         self._idle = seconds("idle", idle, above=0.0) or DEFAULT_IDLE_S
         self.redelivery = seconds("redelivery", redelivery) or 0.0
-        self._client: redis_client.Redis | None = None
 
     async def open(self) -> None:
-        import redis.asyncio as redis_client
-
-        self._client = redis_client.from_url(self._url, socket_timeout=SOCKET_TIMEOUT_S)
-        self._client.connection_pool.connection_kwargs["decode_responses"] = False
-        with redis_outages():
-            await self._client.ping()
+        await self._connection.open()
 
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
-    @property
-    def _redis(self) -> Any:
-        if self._client is None:
-            raise SinkDown("it is not open")
-        return self._client
+        await self._connection.close()
 
     async def _script(self, text: str, *given: Any) -> Any:
         keys = [*self._lists, self._hash, self._index]
         with redis_outages():
-            return await self._redis.eval(text, len(keys), *keys, *given)
+            return await self._connection.client.eval(text, len(keys), *keys, *given)
 
     async def receive(self, limit: int, wait: float) -> Sequence[Message]:
         """Messages that nobody holds any more, else those of the lists: the urgent ones first."""
@@ -130,7 +113,7 @@ class CeleryList:
     async def acknowledge(self, messages: Sequence[Message]) -> None:
         ids = [one.receipt for one in messages]
         with redis_outages():
-            async with self._redis.pipeline(transaction=True) as pipe:
+            async with self._connection.client.pipeline(transaction=True) as pipe:
                 pipe.hdel(self._hash, *ids)
                 pipe.zrem(self._index, *ids)
                 await pipe.execute()
@@ -139,7 +122,9 @@ class CeleryList:
         """Held by nobody from now on. Not to the list: a commit whose answer was lost may have made
         a job of it."""
         with redis_outages():
-            await self._redis.zadd(self._index, dict.fromkeys((m.receipt for m in messages), 0))
+            await self._connection.client.zadd(
+                self._index, dict.fromkeys((m.receipt for m in messages), 0)
+            )
 
     async def give_back(self) -> int:
         """Put all messages that are held back into Celery's lists."""
@@ -151,11 +136,11 @@ class CeleryList:
     async def lag(self) -> int | None:
         """Messages in the lists, and those that were taken and are not stored."""
         with redis_outages():
-            async with self._redis.pipeline(transaction=False) as pipe:
+            async with self._connection.client.pipeline(transaction=False) as pipe:
                 for name in self._lists:
                     pipe.llen(name)
                 pipe.hlen(self._hash)
                 return int(sum(await pipe.execute()))
 
     def __repr__(self) -> str:
-        return f"Redis {shown_redis_url(self._url)}"
+        return f"Redis {self._connection!r}"

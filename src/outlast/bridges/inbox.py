@@ -89,7 +89,8 @@ class Inbox:
     def _new_job(self, message: Message, args: str) -> NewJob:
         fields = self.definition._job_fields(self._options)
         job = NewJob(id=new_job_id(), task=self.definition.name, args=args, **fields)
-        job.key = message_key(self.name, message.id)
+        # Messages without an id must not be taken for each other: each delivery is a new one.
+        job.key = message_key(self.name, message.id or job.id)
         job.trace = valid_traceparent(message.headers.get("traceparent"))
         return job
 

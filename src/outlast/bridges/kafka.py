@@ -159,14 +159,18 @@ class Kafka:
         """The errors of messages, by position; None for each that all replicas have."""
         reports: list[Any] = [NO_REPORT] * len(messages)
         for position, message in enumerate(messages):
+            topic = name_of(self._topic, message)
+            if isinstance(topic, Retry):
+                reports[position] = topic
+                continue
             try:
-                self._produce_one(producer, message, _reporter(reports, position))
+                self._produce_one(producer, topic, message, _reporter(reports, position))
             except Exception as error:
                 reports[position] = error
         producer.flush(DELIVERY_TIMEOUT_S + 5.0)
         return reports
 
-    def _produce_one(self, producer: Producer, message: Message, report: Any) -> None:
+    def _produce_one(self, producer: Producer, topic: str, message: Message, report: Any) -> None:
         headers = to_wire(message, lambda name, value: True)
         headers.pop(KEY, None)  # the record has it
         given = {
@@ -177,7 +181,7 @@ class Kafka:
         }
         while True:
             try:
-                producer.produce(name_of(self._topic, message), **given)
+                producer.produce(topic, **given)
                 return
             except BufferError:  # more than the client holds: send some first
                 producer.poll(0.1)
@@ -186,8 +190,8 @@ class Kafka:
         from confluent_kafka import KafkaError, KafkaException
 
         error = report.args[0] if isinstance(report, KafkaException) else report
-        if error is None:
-            return None
+        if error is None or isinstance(error, Retry):
+            return error
         if not isinstance(error, KafkaError):
             raise error if isinstance(error, BaseException) else SinkDown(str(error))
         reason = f"{error.name()}: {error.str()}"

@@ -156,6 +156,8 @@ class Nats:
         from nats.js.errors import APIError, NoStreamResponseError, ServiceUnavailableError
 
         subject = name_of(self._subject, message)
+        if isinstance(subject, Retry):
+            return subject
         headers = {MESSAGE_ID: message.id, **to_wire(message, _fits)}
         js = client.jetstream(timeout=ACK_TIMEOUT_S)
         try:

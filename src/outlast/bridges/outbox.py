@@ -36,7 +36,7 @@ from ..tracing import valid_traceparent
 from ..worker.context import BatchContext
 from .key_failures import KeyFailures
 from .protocols import Message, SendOutcome, Sink, SinkDown
-from .relay import Pace, relay
+from .relay import Failures, Pace, relay
 from .session import session_of
 
 if TYPE_CHECKING:
@@ -156,7 +156,27 @@ class Outbox:
 
     async def _deliver(self, items: list[dict[str, Any]], ctx: BatchContext) -> None:
         """Send one batch, and report the messages that were not sent."""
-        messages = [_message(item, one._claim) for item, one in zip(items, ctx.items, strict=True)]
+        read = [_message(item, one._claim) for item, one in zip(items, ctx.items, strict=True)]
+        failures: Failures = {}
+        messages: dict[int, Message] = {}
+        for position, one in enumerate(read):
+            if isinstance(one, Message):
+                messages[position] = one
+            else:
+                failures[position] = one
+        if messages:
+            unsent = await self._send(list(messages.values()))
+            positions = list(messages)
+            failures |= {positions[number]: error for number, error in unsent.items()}
+        self._count(ctx, failures)
+        down = [error for error in failures.values() if isinstance(error, SinkDown)]
+        if down and len(down) == len(messages):
+            raise down[0]
+        if failures:
+            raise BatchFailed(failures)
+
+    async def _send(self, messages: Sequence[Message]) -> Failures:
+        """Send messages: the errors of those that were not sent, by position."""
         sink = await self._opened()
 
         async def send(some: Sequence[Message]) -> Sequence[SendOutcome]:
@@ -168,14 +188,9 @@ class Outbox:
         except Exception:
             await self.session.close()  # the next attempt connects anew
             raise
-        self._count(ctx, failures)
-        down = [error for error in failures.values() if isinstance(error, SinkDown)]
-        if down:
+        if any(isinstance(error, SinkDown) for error in failures.values()):
             await self.session.close()  # the next attempt connects anew
-        if down and len(down) == len(messages):
-            raise down[0]
-        if failures:
-            raise BatchFailed(failures)
+        return failures
 
     def _count(self, ctx: BatchContext, failures: Mapping[int, BaseException]) -> None:
         claim = ctx.items[0]._claim
@@ -259,16 +274,24 @@ def _item(value: object, key: str | None, headers: Mapping[str, str] | None) -> 
     return item
 
 
-def _message(item: Mapping[str, Any], claim: Claim) -> Message:
-    """The message of a job: its id is the job's, on every attempt."""
-    if "bytes" in item:
-        raw = base64.b64decode(item["bytes"])
-    else:
-        raw = json.dumps(item.get("value"), ensure_ascii=False, separators=(",", ":")).encode()
-    headers = dict(item.get("headers") or {})
+def _message(item: Mapping[str, Any], claim: Claim) -> Message | Permanent:
+    """The message of a job: its id is the job's, on every attempt. Another program may have stored
+    something else: that is dead, and no other message suffers from it."""
+    try:
+        key, headers = item.get("key"), _checked_headers(item.get("headers") or {})
+        lane_of(key)
+        raw = _raw(item)
+    except (InvalidOption, ValueError, TypeError) as error:
+        return Permanent(f"it is no message of an outbox: {error_summary(error)}")
     if TRACEPARENT not in headers and (trace := valid_traceparent(claim.trace)) is not None:
         headers[TRACEPARENT] = trace
-    return Message(claim.id, raw, item.get("key"), headers)
+    return Message(claim.id, raw, key, headers)
+
+
+def _raw(item: Mapping[str, Any]) -> bytes:
+    if "bytes" in item:
+        return base64.b64decode(item["bytes"], validate=True)
+    return json.dumps(item.get("value"), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _result(error: BaseException) -> str:

@@ -1,12 +1,14 @@
 """RabbitMQ: an exchange or a queue as a sink, a queue as a source.
 
 A message is persistent, with its id as `message_id`, its headers, and its key in the header
-`outlast-key`. It is published as mandatory with publisher confirms: one that no queue takes is bad.
+`outlast-key`. It is published as mandatory with publisher confirms. One that no queue takes is bad,
+if its routing key is its own; where all have the same, the sink is down.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +24,8 @@ from .wire_headers import from_wire, to_wire
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
+
+log = logging.getLogger("outlast.bridges")
 
 CONNECT_TIMEOUT_S = 10.0
 MAX_SHORT_BYTES = 255  # of a routing key or of the name of a header
@@ -112,6 +116,8 @@ class Rabbit:
         from aio_pika.exceptions import DeliveryError, PublishError
 
         routing_key = name_of(self._routing_key, message)
+        if isinstance(routing_key, Retry):
+            return routing_key
         if len(routing_key.encode()) > MAX_SHORT_BYTES:
             return Bad(f"its routing key is longer than {MAX_SHORT_BYTES} bytes")
         publishing = Publishing(
@@ -129,11 +135,17 @@ class Rabbit:
                 mandatory=True,
             )
         except PublishError:
-            at = f"exchange {self._exchange!r}" if self._exchange else "the default exchange"
-            return Bad(f"{at} has no queue for the routing key {routing_key!r}")
+            return self._unroutable(routing_key)
         except DeliveryError as error:  # a full queue that rejects, or a broker in trouble
             return Retry(str(error))
         return None
+
+    def _unroutable(self, routing_key: str) -> Bad:
+        at = f"exchange {self._exchange!r}" if self._exchange else "the default exchange"
+        problem = f"{at} has no queue for the routing key {routing_key!r}"
+        if isinstance(self._routing_key, str):  # so no message can be sent
+            raise SinkDown(f"{problem}: declare and bind one")
+        return Bad(problem)
 
     # Source
 
@@ -151,8 +163,18 @@ class Rabbit:
     def _read(self, received: AbstractIncomingMessage) -> Message:
         key, headers = from_wire({name: _text(value) for name, value in received.headers.items()})
         message = Message(received.message_id or "", received.body, key, headers, received)
-        id = self._identify(message) if self._identify is not None else message.id
-        return Message(id or new_instance_id(), received.body, key, headers, received)
+        id = message.id if self._identify is None else self._identified(message)
+        return Message(str(id or new_instance_id()), received.body, key, headers, received)
+
+    def _identified(self, message: Message) -> str:
+        """One message that `identify` fails for must not stop the source."""
+        assert self._identify is not None
+        try:
+            return self._identify(message)
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+            log.warning("%r: identify failed, so its message_id is its id: %s", self, told)
+            return message.id
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
         with rabbit_outages():

@@ -2,34 +2,30 @@
 
 A message in a stream is an entry with the fields `id`, `body`, `key` and `headers` (JSON). In a
 sorted set it is a member: the same as one JSON text, with the time of the send as its score, unless
-`score` says another; sent again, it is the same member.
+`score` says another; sent again, it is the same member. There, a body that is no text is in base
+64, and the field `encoding` says so.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import Any
 
 from ..model.errors import InvalidOption
 from ..model.ids import new_instance_id
 from ..model.options import seconds
 from .client_library import require_client
-from .protocols import DEFAULT_REDELIVERY_S, Bad, Limits, Message, Retry, SendOutcome, SinkDown
+from .protocols import DEFAULT_REDELIVERY_S, Bad, Limits, Message, Retry, SendOutcome
+from .redis_connection import SOCKET_TIMEOUT_S, RedisConnection, is_down, redis_outages
+from .targets import Target, name_of, shown
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import redis.asyncio as redis_client
-
-# First words of answers about the state of the server: no message is at fault. Those that the
-# client makes a type of have lost their first word.
-DOWN = ("NOREPLICAS", "MISCONF", "BUSY", "NOGROUP")
 # Atomic: a consumer that is removed with messages of its own would take them with it.
 REMOVE_CONSUMER = """
 if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) == 0 then
@@ -38,11 +34,8 @@ end
 """
 DEFAULT_IDLE_S = 60.0
 DEFAULT_LIMITS = Limits(items=1000, bytes=16_000_000)
-SOCKET_TIMEOUT_S = 10.0  # unless the URL has another
 BLOCK_S = 2.0  # of one call that waits: the socket's time limit must never end it
 PENDING_CHECK_S = 5.0  # between looks for messages of consumers that are gone
-
-Target = str | Callable[[Message], str]
 
 
 class Redis:
@@ -67,7 +60,7 @@ class Redis:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         require_client("redis", "redis", "Redis")
-        self._url = checked_redis_url(url)
+        self._connection = RedisConnection(url)
         if (stream is None) == (zset is None):
             raise InvalidOption(option="stream", reason="or zset must be given, and not both")
         if group is not None and not isinstance(stream, str):
@@ -82,26 +75,20 @@ class Redis:
         self.limits = limits
         self._score = score
         self._consumer = f"{socket.gethostname()}-{os.getpid()}-{new_instance_id()[-12:]}"
-        self._client: redis_client.Redis | None = None
         self._claimed_at = 0.0
         self._claim_from = "0-0"
 
     async def open(self) -> None:
-        import redis.asyncio as redis_client
-
-        self._client = redis_client.from_url(self._url, socket_timeout=SOCKET_TIMEOUT_S)
-        # Entries are bytes that anybody wrote, whatever the URL says.
-        self._client.connection_pool.connection_kwargs["decode_responses"] = False
-        with redis_outages():
-            await self._client.ping()
-            if self._group is not None:
+        await self._connection.open()
+        if self._group is not None:
+            with redis_outages():
                 await self._create_group()
 
     async def _create_group(self) -> None:
         from redis.exceptions import ResponseError
 
         try:
-            await self._redis.xgroup_create(
+            await self._connection.client.xgroup_create(
                 self._stream, self._group, id=self._start, mkstream=True
             )
         except ResponseError as error:
@@ -109,45 +96,40 @@ class Redis:
                 raise
 
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is None:
-            return
         try:
             if self._group is not None:
                 given: Any = (self._stream, self._group, self._consumer)
                 with suppress(Exception):  # it may be away, or without scripts
-                    await client.eval(REMOVE_CONSUMER, 1, *given)
+                    await self._connection.client.eval(REMOVE_CONSUMER, 1, *given)
         finally:
-            await client.aclose()
-
-    @property
-    def _redis(self) -> Any:
-        if self._client is None:
-            raise SinkDown("it is not open")
-        return self._client
+            await self._connection.close()
 
     # Sink
 
     async def send(self, messages: Sequence[Message]) -> Sequence[SendOutcome]:
         """One round trip; each command has its own answer."""
+        target = self._zset if self._zset is not None else self._stream
+        assert target is not None
+        names = [name_of(target, message) for message in messages]
         with redis_outages():
-            async with self._redis.pipeline(transaction=False) as pipe:
-                for message in messages:
-                    self._add(pipe, message)
+            async with self._connection.client.pipeline(transaction=False) as pipe:
+                for name, message in zip(names, messages, strict=True):
+                    if isinstance(name, str):
+                        self._add(pipe, name, message)
                 answers = await pipe.execute(raise_on_error=False)
-            if all(isinstance(one, Exception) and _is_down(one) for one in answers):
+            if answers and all(isinstance(one, Exception) and is_down(one) for one in answers):
                 raise answers[0]
-        return [_outcome(answer) for answer in answers]
+        left = iter(answers)
+        return [_outcome(next(left)) if isinstance(name, str) else name for name in names]
 
-    def _add(self, pipe: Any, message: Message) -> None:
+    def _add(self, pipe: Any, name: str, message: Message) -> None:
         if self._zset is not None:
             member = json.dumps(_fields(message), ensure_ascii=False)
-            pipe.zadd(_name(self._zset, message), {member: self._score(message)})
+            pipe.zadd(name, {member: self._score(message)})
             return
-        assert self._stream is not None
         limit = {} if self._maxlen is None else {"maxlen": self._maxlen, "approximate": True}
         fields = {**_fields(message, text=False), "body": message.raw}
-        pipe.xadd(_name(self._stream, message), fields, **limit)
+        pipe.xadd(name, fields, **limit)
 
     # Source
 
@@ -166,10 +148,10 @@ class Redis:
                     return []
 
     async def _read_new(self, limit: int, wait: float) -> list[Message]:
-        own_limit = self._redis.connection_pool.connection_kwargs.get("socket_timeout")
+        own_limit = self._connection.client.connection_pool.connection_kwargs.get("socket_timeout")
         wait = min(wait, BLOCK_S, (own_limit or SOCKET_TIMEOUT_S) / 2)
         block, given = max(1, int(wait * 1000)), {self._stream: ">"}
-        answer = await self._redis.xreadgroup(
+        answer = await self._connection.client.xreadgroup(
             self._group, self._consumer, given, count=limit, block=block
         )
         return [_read(*entry) for entry in _entries(answer)]
@@ -180,7 +162,7 @@ class Redis:
         if now - self._claimed_at < PENDING_CHECK_S and self._claim_from == "0-0":
             return []
         self._claimed_at = now
-        start, entries, *_ = await self._redis.xautoclaim(
+        start, entries, *_ = await self._connection.client.xautoclaim(
             self._stream, self._group, self._consumer, int(self._idle * 1000), self._claim_from,
             count=limit,
         )  # fmt: skip
@@ -190,13 +172,15 @@ class Redis:
     async def acknowledge(self, messages: Sequence[Message]) -> None:
         self._require_group()
         with redis_outages():
-            await self._redis.xack(self._stream, self._group, *(one.receipt for one in messages))
+            await self._connection.client.xack(
+                self._stream, self._group, *(one.receipt for one in messages)
+            )
 
     async def hand_back(self, messages: Sequence[Message]) -> None:
         """Nobody's, and idle for long enough: the next look for such entries takes them over."""
         idle = int(self._idle * 1000) + 1
         with redis_outages():
-            await self._redis.xclaim(
+            await self._connection.client.xclaim(
                 self._stream, self._group, "handed-back", 0, [one.receipt for one in messages],
                 idle=idle, justid=True,
             )  # fmt: skip
@@ -205,7 +189,7 @@ class Redis:
         """Entries that the group has not been given, and those that it has not acknowledged."""
         self._require_group()
         with redis_outages():
-            groups = await self._redis.xinfo_groups(self._stream)
+            groups = await self._connection.client.xinfo_groups(self._stream)
         for group in groups:
             name = group["name"]
             if (name.decode() if isinstance(name, bytes) else name) == self._group:
@@ -222,8 +206,8 @@ class Redis:
     def __repr__(self) -> str:
         kind, name = ("stream", self._stream) if self._stream is not None else ("zset", self._zset)
         group = "" if self._group is None else f", group {self._group}"
-        shown = name if isinstance(name, str) else getattr(name, "__name__", "by message")
-        return f"Redis {shown_redis_url(self._url)}, {kind} {shown}{group}"
+        assert name is not None
+        return f"Redis {self._connection!r}, {kind} {shown(name)}{group}"
 
 
 def _fields(message: Message, *, text: bool = True) -> dict[str, Any]:
@@ -233,9 +217,12 @@ def _fields(message: Message, *, text: bool = True) -> dict[str, Any]:
     if message.headers:
         headers = dict(message.headers)
         fields["headers"] = headers if text else json.dumps(headers, ensure_ascii=False)
-    if text:
-        fields["body"] = message.raw.decode("utf-8", "backslashreplace")
-    return fields
+    if not text:
+        return fields
+    try:
+        return {**fields, "body": message.raw.decode()}
+    except UnicodeDecodeError:
+        return {**fields, "body": base64.b64encode(message.raw).decode(), "encoding": "base64"}
 
 
 def _read(entry: bytes, fields: dict[bytes, bytes]) -> Message:
@@ -285,55 +272,10 @@ def _outcome(answer: object) -> SendOutcome:
     )  # fmt: skip
     reason = f"{type(answer).__name__}: {answer}"
     about_message = isinstance(answer, exceptions.ResponseError | exceptions.DataError)
-    if isinstance(answer, transient) or _is_down(answer) or not about_message:
+    if isinstance(answer, transient) or is_down(answer) or not about_message:
         return Retry(reason)
     return Bad(reason)
 
 
-@contextmanager
-def redis_outages() -> Iterator[None]:
-    """Errors of the connection, and answers about the server's state, as `SinkDown`."""
-    from redis import exceptions
-
-    away = (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.AuthenticationError)
-    try:
-        yield
-    except (*away, OSError) as error:
-        raise SinkDown(f"{type(error).__name__}: {error}") from error
-    except exceptions.RedisError as error:
-        if _is_down(error):
-            raise SinkDown(f"{type(error).__name__}: {error}") from error
-        raise
-
-
-def _is_down(error: Exception) -> bool:
-    """Whether an answer is about the server."""
-    from redis import exceptions
-
-    kinds = (
-        exceptions.ClusterDownError, exceptions.ReadOnlyError, exceptions.OutOfMemoryError,
-        exceptions.ConnectionError, exceptions.TimeoutError,
-    )  # fmt: skip
-    return isinstance(error, kinds) or str(error).partition(" ")[0] in DOWN
-
-
-def _name(target: Target, message: Message) -> str:
-    return target if isinstance(target, str) else target(message)
-
-
 def _text(value: bytes) -> str:
     return value.decode("utf-8", "backslashreplace")
-
-
-def checked_redis_url(url: str) -> str:
-    if not isinstance(url, str) or not url.startswith(("redis://", "rediss://", "unix://")):
-        raise InvalidOption(option="url", reason="must be like redis://127.0.0.1:6379/0")
-    return url
-
-
-def shown_redis_url(url: str) -> str:
-    """A password may have any character, and options may have passwords: where the two cannot be
-    told apart, nothing is shown."""
-    scheme, _, rest = url.partition("://")
-    hidden, _, shown = rest.rpartition("@")
-    return f"{scheme}://…" if "?" in hidden else f"{scheme}://{shown.partition('?')[0]}"

@@ -111,7 +111,10 @@ class Sqs:
             while found and len(found) % BATCH == 0 and len(found) < limit:
                 if abandoned.is_set():
                     break
-                more = self._receive(boto, min(limit - len(found), BATCH), 0.0)
+                try:
+                    more = self._receive(boto, min(limit - len(found), BATCH), 0.0)
+                except Exception:  # the next call tells; what has come is stored first
+                    break
                 found += more
                 if not more:
                     break
@@ -126,7 +129,7 @@ class Sqs:
     def _receive(self, boto: Any, limit: int, wait: float) -> list[dict[str, Any]]:
         given: dict[str, Any] = {"QueueUrl": self._url, "MaxNumberOfMessages": limit}
         if self._visibility is not None:
-            given["VisibilityTimeout"] = int(self._visibility)
+            given["VisibilityTimeout"] = ceil(self._visibility)
         answer = boto.receive_message(
             WaitTimeSeconds=ceil(wait),
             MessageAttributeNames=["All"],

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 
 from ..model.errors import InvalidOption
-from .protocols import Message
+from ..model.safe_text import error_summary
+from .protocols import Message, Retry
 
 Target = str | Callable[[Message], str]  # one name for all messages, or a function of the message
 
@@ -19,8 +20,18 @@ def check_target(option: str, target: object) -> None:
     raise InvalidOption(option=option, reason=reason)
 
 
-def name_of(target: Target, message: Message) -> str:
-    return target if isinstance(target, str) else target(message)
+def name_of(target: Target, message: Message) -> str | Retry:
+    """The name for a message. A function of the user's own that fails for one message must not keep
+    the others of a batch, or have them sent again."""
+    if isinstance(target, str):
+        return target
+    try:
+        name: object = target(message)
+    except Exception as error:
+        return Retry(f"{shown(target)}, which names where it goes, failed: {error_summary(error)}")
+    if isinstance(name, str):
+        return name
+    return Retry(f"{shown(target)}, which names where it goes, returned {name!r:.80}")
 
 
 def shown(target: Target) -> str:

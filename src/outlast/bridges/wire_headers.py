@@ -18,12 +18,15 @@ HEADERS = "outlast-headers"
 Fits = Callable[[str, str], bool]  # whether a broker can carry a header as itself
 
 
-def to_wire(message: Message, fits: Fits, most: int = 1000) -> dict[str, str]:
-    """The key and headers of a message, in at most `most` headers that fit."""
+def to_wire(
+    message: Message, fits: Fits, most: int = 1000, *, taken: str = HEADERS
+) -> dict[str, str]:
+    """The key and headers of a message, in at most `most` headers that fit. `taken` is another name
+    that the bridge uses itself."""
     found = dict(message.headers)
     if message.key is not None:
         found[KEY] = message.key
-    ours = {ID, HEADERS} & found.keys()
+    ours = {ID, HEADERS, taken} & found.keys()
     if len(found) <= most and not ours and all(fits(*pair) for pair in found.items()):
         return found
     return {HEADERS: json.dumps(found)}
@@ -35,7 +38,7 @@ def from_wire(wire: Mapping[str, str]) -> tuple[str | None, dict[str, str]]:
     try:
         packed = json.loads(headers.get(HEADERS, "{}"))
         packed = {str(name): str(value) for name, value in packed.items()}
-    except (ValueError, AttributeError):  # somebody else's
+    except (ValueError, AttributeError, RecursionError):  # somebody else's
         packed = {}
     else:
         headers.pop(HEADERS, None)

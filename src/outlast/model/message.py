@@ -110,15 +110,17 @@ def message_of(args: str) -> Message | None:
 
 
 def _fields(message: Message, *, raw: bool) -> dict[str, Any]:
-    given: dict[str, object] = {"id": storable_text(message.id, MAX_HEADER_CHARS)}
+    given: dict[str, object] = {"id": _text(message.id)}
     if message.key is not None:
-        given["key"] = storable_text(message.key, MAX_HEADER_CHARS)
+        given["key"] = _text(message.key)
     if message.headers:
-        given["headers"] = {
-            storable_text(name, MAX_HEADER_CHARS): storable_text(value, MAX_HEADER_CHARS)
-            for name, value in message.headers.items()
-        }
+        given["headers"] = {_text(name): _text(value) for name, value in message.headers.items()}
     return given | (_body(message.raw) if raw else {})
+
+
+def _text(value: object) -> str:
+    """A source of a user's own may give anything."""
+    return storable_text(value if isinstance(value, str) else str(value), MAX_HEADER_CHARS)
 
 
 def _body(raw: bytes) -> dict[str, str]:
