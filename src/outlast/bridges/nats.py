@@ -77,18 +77,19 @@ class Nats:
         self._pull: _Pull | None = None
 
     async def open(self) -> None:
-        import nats
+        from nats.aio.client import Client
 
-        given = {} if self._credentials is None else {"user_credentials": self._credentials}
+        # Not by `nats.connect`, which leaves a client that failed for nobody to close.
+        self._client = Client()
         with _outages():
             # A session that failed is closed and opened anew, so the client need not reconnect.
-            self._client = await nats.connect(
+            await self._client.connect(
                 self._url.split(","),
                 allow_reconnect=False,
                 connect_timeout=int(CONNECT_TIMEOUT_S),
                 error_cb=_ignore,
                 closed_cb=self._closed,
-                **given,
+                user_credentials=self._credentials,
             )
             if self._durable is not None:
                 self._pull = await self._subscribed(self._client, self._durable)
