@@ -198,8 +198,8 @@ MUTANTS = [
                 " fired_ticks = ol.json(:fired_ticks),\n    version",
             )
         ],
-        campaign="schedules",
-        points=MANY_TICKS,
+        paths=("schedule-resumed",),
+        points=12,
     ),
     Mutant(
         "schedule-never-set-back",

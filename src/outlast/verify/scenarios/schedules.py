@@ -117,6 +117,32 @@ def find_paused(ctx: ScenarioContext) -> Iterator[str]:
         yield f"a schedule fired after it was paused: {ticks}"
 
 
+def _insert_paused(definition: ScheduleDefinition) -> Op[None]:
+    """The same, paused all the time: no worker of another scenario fires it."""
+    yield from _insert_due(definition)
+    given = {"name": definition.name, "by": "verify", "reason": "verify"}
+    yield Statement("pause_schedule", given)
+
+
+@scenario("schedule-resumed")
+def resume(ctx: ScenarioContext) -> Iterator[None]:
+    """An operator resumes a schedule that would have been due during its pause."""
+    ctx.run(_insert_paused, _definition(ctx, missed="all", overlap="allow"))
+    yield
+    ctx.ol.resume_schedule(ctx.queue)
+    ctx.run(fire_due, ["mark"])
+
+
+@resume.on_retry
+def resume_again(ctx: ScenarioContext) -> Iterator[str]:
+    """The ticks of the pause do not fire. (The next one may be due by now.)"""
+    ctx.ol.resume_schedule(ctx.queue)
+    while ctx.run(fire_due, ["mark"]).found:
+        pass
+    if len(ticks := _ticks(ctx)) > 1:
+        yield f"a schedule that was resumed fired the ticks of its pause: {ticks}"
+
+
 @scenario("schedule-overlap")
 def fire_over_a_run(ctx: ScenarioContext) -> Iterator[None]:
     """The earlier run is unfinished: the next one waits for its end."""
