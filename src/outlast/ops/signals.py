@@ -84,7 +84,7 @@ def send_at_once(signal: NewSignal, by: str, check: CheckSignal, channel: str) -
     kept: Rows = yield Statement("send_signal", {**_columns(signal, by), **data})
     if not kept:
         return (yield from send_signal(signal, by, check))
-    return SentSignal(signal.job, signal.name, new=True, queue=kept[0][1], notified=True)
+    return SentSignal(signal.job, signal.name, new=True, queue=kept[0][0], notified=True)
 
 
 def keep_and_wake(

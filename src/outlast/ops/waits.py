@@ -91,11 +91,12 @@ def settle_signal(claim: Claim, wait: Wait, kept: KeptWait | None) -> Op[KeptWai
     """The same for a wait for signals. One that began before has most likely been woken by one,
     which is taken without a look."""
     if kept is not None or (yield _first_signal(claim, wait)):
-        held, *_, ended = yield Pipeline(_take_statements(claim, wait, kept))
-        if not held:
-            raise ClaimLost(job=claim.id)
+        *_, ended = yield Pipeline(_take_statements(claim, wait, kept))
         if ended:
             return _ended(wait, kept, WaitEnd(WaitOutcome.SIGNAL, *ended[0]))
+        held: Rows = yield Statement("hold_claim", _guard(claim))
+        if not held:
+            raise ClaimLost(job=claim.id)
         kept = (yield from kept_waits(claim.id, wait.name)).get(wait.name)
         if kept is not None and kept.over:
             return kept

@@ -42,7 +42,7 @@ def _split_success(rows: Rows) -> list[Rows]:
 
 
 def _split_taken(rows: Rows) -> list[Rows]:
-    return [[row[:1] for row in rows], [], [], [row[1:] for row in rows if row[1] is not None]]
+    return [[], [], [], rows]
 
 
 # Statements of a pipeline that are fused into one, and how its rows are split into theirs.

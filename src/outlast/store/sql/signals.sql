@@ -37,14 +37,13 @@ kept AS (
         OR (held.state = 'waiting' AND (held.wait_name IS NULL OR EXISTS (SELECT 1 FROM waits)))
     ON CONFLICT DO NOTHING
     RETURNING seq),
-recorded AS (
-    INSERT INTO ol.event (job, attempt, kind, data, at)
-    SELECT ol.id(:job), NULL, 'signal', ol.json(:data), ol.now() FROM kept),
 started AS (
     UPDATE ol.job AS j SET ol.woken FROM kept, waits
     WHERE j.id = ol.id(:job) AND waits.kind = 'signal' AND :name IN (SELECT ol.each(waits.subjects))
     RETURNING j.queue, pg_notify(:channel, j.queue) IS NULL AS told)
-SELECT kept.seq, started.queue FROM kept LEFT JOIN started ON true
+INSERT INTO ol.event (job, attempt, kind, data, at)
+SELECT ol.id(:job), NULL, 'signal', ol.json(:data), ol.now() FROM kept
+RETURNING (SELECT started.queue FROM started)
 
 -- name: signal_of_key
 -- The value of the signal that was sent under a key.

@@ -189,12 +189,11 @@ WHERE s.job = ol.id(:job) AND s.taken_by = :name
 ol.wait_end, CAST(result AS text)
 
 -- name: take_signal_of_claim
--- The four statements hold_claim, record_taken, take_signal and end_by_signal as one, and what each of
--- the first and the last returns. A wait that another transaction ends meanwhile is not ended again.
+-- The four statements hold_claim, record_taken, take_signal and end_by_signal as one, and what the last
+-- returns. A wait that another transaction ends meanwhile is not ended again.
 -- postgres only: fused there, which saves parsing, planning and the driver's time
 WITH held AS MATERIALIZED (
-    SELECT j.id AS job, ol.epoch(ol.now()) AS at FROM ol.job AS j
-    WHERE ol.claim_holds FOR NO KEY UPDATE),
+    SELECT j.id AS job FROM ol.job AS j WHERE ol.claim_holds FOR NO KEY UPDATE),
 found AS MATERIALIZED (
     SELECT s.seq, s.name, s.value FROM ol.signal AS s
     WHERE s.job = (SELECT held.job FROM held) AND s.taken_by IS NULL
@@ -207,11 +206,10 @@ ended AS (
     FROM held, found
     ol.wait_end, CAST(result AS text) AS value),
 taken AS (
-    UPDATE ol.signal AS s SET taken_by = :name FROM found, ended WHERE s.seq = found.seq),
-recorded AS (
-    INSERT INTO ol.event (job, attempt, kind, data, at)
-    SELECT ol.id(:job), NULL, 'wait', ol.json(:data), ol.now() FROM ended)
-SELECT held.at, ended.source, ended.value FROM held LEFT JOIN ended ON true
+    UPDATE ol.signal AS s SET taken_by = :name FROM found, ended WHERE s.seq = found.seq)
+INSERT INTO ol.event (job, attempt, kind, data, at)
+SELECT ol.id(:job), NULL, 'wait', ol.json(:data), ol.now() FROM ended
+RETURNING (SELECT ended.source FROM ended), (SELECT ended.value FROM ended)
 
 -- fragment: wait_end
 ON CONFLICT (job, name) DO UPDATE SET ended_at = excluded.ended_at, outcome = excluded.outcome,
