@@ -58,10 +58,10 @@ def schedule(client: Process, n: int) -> None:
     client.ask("later", n=n)
 
 
-def held(stage: Stage) -> Measured:
+def held(stage: Stage, how: str = "enqueue_many") -> Measured:
     """The last fifth of the jobs against the first, while somebody's snapshot keeps dead rows."""
     client = stage.client()
-    stage.preload(client, stage.jobs, 100)
+    stage.preload(client, stage.jobs, 100, how)
     with held_snapshot(stage.place.url):
         worker = stage.worker()
         (seen,) = ran([worker], stage.jobs)
@@ -84,4 +84,10 @@ CELLS = [
          partial(crowded, crowd=schedule, size=100_000), MANY | {"later"}, jobs=JOBS),
     Cell("held", "a transaction holds an old snapshot: the last fifth against the first", FIGURES,
          held, MANY, frozenset({"postgres"}), jobs=200_000),
+    Cell("held-lane", "the same with one lane, 1,000 jobs of it at once", FIGURES,
+         partial(held, how="enqueue_in_one_lane"), MANY | {"lanes"}, frozenset({"postgres"}),
+         jobs=200_000),
+    Cell("held-lanes", "the same with 1,000 lanes, two jobs of each at once", FIGURES,
+         partial(held, how="enqueue_in_lanes"), MANY | {"lanes"}, frozenset({"postgres"}),
+         jobs=200_000),
 ]  # fmt: skip
