@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -163,6 +164,22 @@ async def test_messages_of_a_key_are_sent_in_order_by_several_workers(ol: Outlas
         sent = [m.body for m in sink.sent if m.key == f"k{key}"]
         assert sent == list(range(key, 100, 5))
     assert {job.failures for job in ol.jobs(limit=100)} == {0, 1}
+
+
+async def test_a_claim_that_came_too_late_is_not_overtaken_by_its_key(ol: Outlast) -> None:
+    """R123: the heartbeat takes a claim whose response is slow for lost, and releases it. When the
+    response comes, the later messages of the key wait with it."""
+    sink = ListSink()
+    orders = ol.outbox("orders", sink)
+    jobs = ol.enqueue(*(orders.message(n, key="k") for n in range(5)))
+    worker = work(ol)
+    id, owner = jobs[0].id, worker.shared.state.id
+    first: Any = SimpleNamespace(id=id, fence=1, claim_key=(id, 1, owner))
+    assert worker.shared.in_flight.disown(first)
+    async with worker:
+        await aeventually(lambda: ol.counts()["succeeded"] == 5)
+    assert sink.bodies() == [0, 1, 2, 3, 4]
+    assert ol.job(jobs[0].id).failures == 0
 
 
 async def test_messages_without_a_key_are_held_up_by_none(ol: Outlast) -> None:

@@ -92,9 +92,15 @@ class JobRunner:
         if not self.prefetched:
             self._prefetched_since = time.monotonic()
         late = time.monotonic() >= until
-        self.prefetched.extend(
-            [job for claim in claims if (job := self._accept(claim, until, late))]
-        )
+        released: set[tuple[str, str]] = set()  # lanes that an earlier job was released of
+        for claim in claims:
+            lane = None if claim.lane is None else (claim.queue, claim.lane)
+            if lane in released:
+                continue  # it must not overtake: the heartbeat releases it, too
+            if job := self._accept(claim, until, late):
+                self.prefetched.append(job)
+            elif lane is not None:
+                released.add(lane)
 
     def start(self, free: int) -> None:
         """Start jobs in flight for which there is a slot."""
