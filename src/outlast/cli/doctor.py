@@ -19,6 +19,7 @@ from .code_check import code_findings
 from .database_options import json_option, open_client, with_database_options
 from .errors import error_message, one_line
 from .output import print_json
+from .progress import ProgressLine
 
 if TYPE_CHECKING:
     from ..client.client import Outlast
@@ -48,7 +49,8 @@ def doctor(app: str | None, as_json: bool, **database: Any) -> None:
 
 
 def _examine(ol: Outlast, with_code: bool, as_json: bool) -> None:
-    found = run_checks(ol.store, ol.registry if with_code else None)
+    with ProgressLine("Examining the database"):
+        found = run_checks(ol.store, ol.registry if with_code else None)
     if as_json:
         print_json(found)
     else:

@@ -18,6 +18,7 @@ from .database_options import json_option, with_client
 from .errors import error_fields, error_message
 from .jobs import filter_options
 from .output import print_json, to_json
+from .progress import ProgressLine, counted_pages
 
 if TYPE_CHECKING:
     from ..client.client import Outlast
@@ -149,10 +150,14 @@ def _refuse_filters(chosen: dict[str, object]) -> None:
 def _retry_all(ol: Outlast, chosen: dict[str, Any], yes: bool, as_json: bool) -> None:
     from ..client.base import job_filter
 
-    pages = ol._find_pages(job_filter(**chosen))
+    which = job_filter(**chosen)
+    with ProgressLine("Counting jobs"):
+        pages = ol._find_pages(which)
     found = sum(map(len, pages))
     confirm(f"{pluralize(found, chosen['state'] + ' job')} will be retried.", found, yes)
-    print_count("Retried", found, ol._retry_pages(pages, chosen["state"]), as_json)
+    with ProgressLine("Retried", found) as line:
+        done = ol._retry_pages(counted_pages(line, pages), chosen["state"])
+    print_count("Retried", found, done, as_json)
 
 
 def print_count(did: str, found: int, done: BulkCount, as_json: bool) -> None:
@@ -187,7 +192,8 @@ def is_terminal() -> bool:
 def _cancel_flow(ol: Outlast, id: str, reason: str, as_json: bool) -> None:
     from .flow import resolve_flow_id
 
-    flow = ol.cancel_flow(resolve_flow_id(ol, id), reason)
+    with ProgressLine("Cancelling the flow"):
+        flow = ol.cancel_flow(resolve_flow_id(ol, id), reason)
     if as_json:
         return print_json(flow.as_json())
     running = flow.counts[State.RUNNING]
@@ -199,7 +205,8 @@ def _retry_flow(ol: Outlast, id: str, as_json: bool) -> None:
     from .flow import resolve_flow_id
 
     flow = resolve_flow_id(ol, id)
-    retried = ol.retry_flow(flow)
+    with ProgressLine("Retrying the flow"):
+        retried = ol.retry_flow(flow)
     if as_json:
         print_json({"flow": flow, "retried": retried})
     else:
@@ -209,13 +216,15 @@ def _retry_flow(ol: Outlast, id: str, as_json: bool) -> None:
 def apply_each(ids: Sequence[str], action: Callable[[str], Job]) -> list[ActionResult]:
     """Apply the action to each job; an error of one does not affect the others."""
     results: list[ActionResult] = []
-    for number, id in enumerate(ids):
-        try:
-            results.append(ActionResult(id, action(id)))
-        except (JobNotFound, TooLate, TooEarly) as error:
-            results.append(ActionResult(id, error=error))
-        except StoreError as error:  # the rest would fail, too
-            return results + [ActionResult(left, error=error) for left in ids[number:]]
+    with ProgressLine("Done with", len(ids)) as line:
+        for number, id in enumerate(ids):
+            line.done = number
+            try:
+                results.append(ActionResult(id, action(id)))
+            except (JobNotFound, TooLate, TooEarly) as error:
+                results.append(ActionResult(id, error=error))
+            except StoreError as error:  # the rest would fail, too
+                return results + [ActionResult(left, error=error) for left in ids[number:]]
     return results
 
 

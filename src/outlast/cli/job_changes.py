@@ -17,6 +17,7 @@ from .errors import as_usage_errors
 from .job_actions import confirm, print_count
 from .jobs import F, filter_options
 from .parsing import parse_duration, parse_time
+from .progress import ProgressLine, counted_pages
 
 if TYPE_CHECKING:
     from ..client.client import Outlast
@@ -114,8 +115,10 @@ def _apply(
 
     with as_usage_errors():
         which = change_filter(change, **chosen)
-    pages = ol._find_pages(which)
+    with ProgressLine("Counting jobs"):
+        pages = ol._find_pages(which)
     found, done = sum(map(len, pages)), _WILL_BE[change.kind]
     confirm(f"{pluralize(found, chosen['state'] + ' job')} will be {done}.", found, yes)
-    changed = ol._change_pages(pages, chosen["state"], change)
+    with ProgressLine(done.capitalize(), found) as line:
+        changed = ol._change_pages(counted_pages(line, pages), chosen["state"], change)
     print_count(done.capitalize(), found, changed, as_json)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +12,7 @@ import click
 from ..model.humanize import pluralize
 from .database_options import json_option, with_client
 from .output import print_json
+from .progress import ProgressHandler, ProgressLine
 
 if TYPE_CHECKING:
     from ..client.client import Outlast
@@ -31,9 +34,8 @@ def migrate(ol: Outlast, plan: bool, as_json: bool) -> None:
     if plan:
         _print_plan(ol, pending, as_json)
         return
-    if any(migration.steps for migration in pending):
-        _show_progress()
-    applied = ol.migrate()
+    with ProgressLine("Migrating") as line, _steps_shown(line):
+        applied = ol.migrate()
     version, _ = ol.store.run(schema_version)
     if as_json:
         print_json({"applied": applied, "version": version})
@@ -66,10 +68,17 @@ def _as_json(migration: Migration) -> dict[str, object]:
     return {"version": migration.version, "compatible_from": oldest, "steps": steps}
 
 
-def _show_progress() -> None:
-    """The steps, on standard error, as they go."""
-    log = logging.getLogger("outlast.migrate")
-    log.addHandler(handler := logging.StreamHandler())
-    handler.setFormatter(logging.Formatter("%(message)s"))
+@contextmanager
+def _steps_shown(line: ProgressLine) -> Iterator[None]:
+    """The steps, as they go."""
+    log, handler = logging.getLogger("outlast.migrate"), ProgressHandler(line)
+    level, propagate = log.level, log.propagate
+    log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate = propagate

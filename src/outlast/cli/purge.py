@@ -14,6 +14,7 @@ from .database_options import json_option, with_client
 from .job_actions import apply_each, confirm, print_count, print_results
 from .jobs import filter_options
 from .parsing import parse_duration
+from .progress import ProgressLine, counted_pages
 
 if TYPE_CHECKING:
     from ..client.client import Outlast
@@ -65,8 +66,11 @@ def purge(ol: Outlast, older: float, yes: bool, as_json: bool, **chosen: Any) ->
     from ..client.bulk import purge_request
 
     selection = purge_request(**chosen, older=older)
-    pages = ol._find_pages(selection.which)
+    with ProgressLine("Counting jobs"):
+        pages = ol._find_pages(selection.which)
     found = sum(map(len, pages))
     old = f", of which those that ended {in_words(older)} ago" if older else ""
     confirm(f"{pluralize(found, chosen['state'] + ' job')}{old} will be removed.", found, yes)
-    print_count("Removed", found, ol._purge_pages(pages, selection), as_json)
+    with ProgressLine("Removed", found) as line:
+        done = ol._purge_pages(counted_pages(line, pages), selection)
+    print_count("Removed", found, done, as_json)

@@ -18,6 +18,7 @@ from .default_group import DefaultGroup
 from .errors import as_usage_errors, printable
 from .output import local_time, print_json, print_table, to_json
 from .parsing import parse_time
+from .progress import ProgressLine
 
 if TYPE_CHECKING:
     from ..client.client import Outlast
@@ -205,7 +206,7 @@ def reset(ol: Outlast, name: str, as_json: bool) -> None:
 @with_client
 def backfill(ol: Outlast, name: str, start: datetime, end: datetime, as_json: bool) -> None:
     """Enqueue the jobs of past ticks of schedule NAME; a tick whose job exists gets no second."""
-    with as_usage_errors():
+    with as_usage_errors(), ProgressLine("Enqueuing the jobs of past ticks"):
         made = ol.backfill_schedule(name, start, end)
     if as_json:
         print_json(list(made))
