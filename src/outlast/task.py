@@ -43,7 +43,7 @@ class BoundTask(Generic[P, R]):
         return BoundTask(
             self._app,
             self._definition,
-            Options.of(options, also=("conn",)).over(self._options),
+            Options.of(options, also=("conn",), owner="Task.using()").over(self._options),
             self._conn if conn is None else conn,
         )
 

@@ -84,7 +84,10 @@ def task(  # noqa: PLR0913 - as the contract has it
     """
 
     timing, others = _split(options)
-    job_options, gathered = Options.of(others, also=TASK_OPTIONS), batch_of(batch, wait)
+    job_options, gathered = (
+        Options.of(others, TASK_OPTIONS, "Outlast.task()"),
+        batch_of(batch, wait),
+    )
 
     def register(function: Callable[..., Any]) -> Task[..., Any]:
         definition = TaskDefinition(

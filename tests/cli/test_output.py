@@ -234,7 +234,7 @@ def test_an_empty_database_has_nothing_to_show(run: Commands) -> None:
     assert run("jobs", "--json").json == []
     assert run("dead").out == "No dead jobs.\n"
     assert run("queues").out == "No queues yet.\n"
-    assert run("workers").out == "No workers.\n"
+    assert run("workers").out == "No workers. Start one: outlast worker APP\n"
     assert "Nothing succeeded in the last minute." in run("top", "--once").out
 
 

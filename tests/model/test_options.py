@@ -77,12 +77,12 @@ def test_an_unknown_option_is_named_with_its_nearest_spelling() -> None:
         task.using(priorty=5)
     assert refused.value.facts["option"] == "priorty"
     assert str(refused.value).startswith(
-        "There is no option 'priorty': did you mean priority? Options: after, at, conn, debounce,"
+        "Task.using() has no option 'priorty': did you mean priority? Options: after, at, conn,"
     )
     with pytest.raises(InvalidOption, match="no option 'brakers': did you mean breaker"):
         app().task(brakers=None)
     with pytest.raises(
-        InvalidOption, match=r"There is no option 'zzz'\. Options: after, at, batch"
+        InvalidOption, match=r"Outlast\.task\(\) has no option 'zzz'\. Options: after, at, batch"
     ):
         app().task(zzz=1)
 

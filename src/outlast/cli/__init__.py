@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from ..model.spelling import did_you_mean
 from ..version import VERSION
 from .database_options import schema_option, url_option
+from .default_group import SpellingGroup
 from .errors import errors_as_json, errors_as_messages, wants_json
 
 JSON_WANTED = "outlast.json"  # whether the command line asks for JSON
@@ -64,7 +64,7 @@ COMMANDS = {
 }
 
 
-class Commands(click.Group):
+class Commands(SpellingGroup):
     """A group that imports a command's module on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -76,15 +76,6 @@ class Commands(click.Group):
         module = import_module(f".{COMMANDS[cmd_name]}", __name__)
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0] if args else ""
-        if name and not name.startswith("-") and name not in COMMANDS:
-            hint = did_you_mean(name, list(COMMANDS))
-            ctx.fail(f"There is no command {name!r:.80}{hint}")
-        return super().resolve_command(ctx, args)
 
     def make_context(
         self,

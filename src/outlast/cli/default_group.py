@@ -1,4 +1,5 @@
-"""A group with a default command: `outlast schedule NAME` is `outlast schedule show NAME`."""
+"""Groups of commands: they refuse an unknown one with the nearest, or have a default command:
+`outlast schedule NAME` is `outlast schedule show NAME`."""
 
 from __future__ import annotations
 
@@ -6,6 +7,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+
+from ..model.spelling import did_you_mean
+
+
+class SpellingGroup(click.Group):
+    """Refuses an unknown command with the nearest spelling."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, known = args[0] if args else "", self.list_commands(ctx)
+        if name and not name.startswith("-") and name not in known:
+            whole = f"{self.name} {name}" if ctx.parent else name
+            ctx.fail(f"There is no command {whole!r:.80}{did_you_mean(name, known)}")
+        return super().resolve_command(ctx, args)
 
 
 class DefaultGroup(click.Group):

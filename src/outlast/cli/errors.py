@@ -10,7 +10,9 @@ from itertools import takewhile
 
 import click
 
-from ..model.errors import InvalidOption, OutlastError
+from ..model.errors import InvalidOption, OutlastError, StoreUnavailable
+
+REACH_HINT = "Check that it runs, and that --url or OUTLAST_URL leads there."
 
 
 class CommandFailed(click.ClickException):
@@ -88,6 +90,8 @@ def as_usage_errors() -> Iterator[None]:
 def errors_as_messages() -> Iterator[None]:
     try:
         yield
+    except StoreUnavailable as error:
+        raise CommandFailed(f"{error_message(error)} {REACH_HINT}") from error
     except OutlastError as error:
         raise CommandFailed(error_message(error)) from error
 

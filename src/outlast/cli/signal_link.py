@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..model.errors import LinkRefused
 from .apps import find_app
 from .database_options import json_option, open_client, with_client, with_database_options
+from .errors import CommandFailed, one_line
 from .output import print_json
 from .parsing import parse_json
 
@@ -82,7 +84,11 @@ def signal_link(
 @with_client
 def revoke_link(ol: Outlast, link: str, as_json: bool) -> None:
     """Revoke a one-time link, by its id. Idempotent; `outlast job` lists the links of a job."""
-    found = ol.revoke_signal_link(link)
+    try:
+        found = ol.revoke_signal_link(link)
+    except LinkRefused as error:
+        text = f"There is no link {one_line(link)[:80]}: `outlast job ID` lists those of a job."
+        raise CommandFailed(text) from error
     if as_json:
         print_json(found.as_json())
     else:

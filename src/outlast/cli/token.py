@@ -11,6 +11,7 @@ import click
 from ..model.api_token import Scope
 from ..model.errors import TokenNotFound
 from .database_options import json_option, with_client
+from .default_group import SpellingGroup
 from .output import print_json, print_table
 from .parsing import parse_duration
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ..client.client import Outlast
 
 
-@click.group()
+@click.group(cls=SpellingGroup)
 def token() -> None:
     """API tokens of the service."""
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import click
 
+from .default_group import SpellingGroup
 from .verify_load import clock, dbcrash, failover, flows, lanes, recovery, schedules, soak, waits
 from .verify_options import campaign_options
 from .verify_run import run_campaign
 
 
 @click.group(
+    cls=SpellingGroup,
     epilog="""
     Each campaign works in its own schemas (or files) in the database of --url, and removes them
     when it ends, also on Ctrl-C; their names begin with that of --schema. Without --url and
@@ -20,7 +22,7 @@ from .verify_run import run_campaign
     Exit code 0: the guarantees held. 1: they did not; the command that reproduces it is printed.
 
     Example: outlast verify crash --budget 60
-    """
+    """,
 )
 def verify() -> None:
     """Verify the guarantees: kill and freeze processes, then check the jobs."""

@@ -23,7 +23,9 @@ def workers(ol: Outlast, as_json: bool) -> None:
     if as_json:
         print_json([{**to_json(worker), "alive": worker.alive} for worker in found])
     else:
-        print_table(WORKER_COLUMNS, map(worker_row, found), none="No workers.")
+        print_table(
+            WORKER_COLUMNS, map(worker_row, found), none="No workers. Start one: outlast worker APP"
+        )
 
 
 @click.command(

@@ -30,7 +30,8 @@ def job_id(id: str) -> str:
     try:
         return str(UUID(str(id)))
     except ValueError:
-        raise JobNotFound(f"{id!r:.80} is not a job id", job=id) from None
+        text = f"{id!r:.80} is not a job id: `outlast jobs` lists them"
+        raise JobNotFound(text, job=id) from None
 
 
 def job_filter(

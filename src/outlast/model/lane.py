@@ -166,7 +166,9 @@ class QueueLimits:
             raise InvalidOption(option="queue", reason="must be a name")
         for option in limits:
             if option not in QueueOptions.__annotations__:
-                raise unknown_option(option, sorted(QueueOptions.__annotations__))
+                raise unknown_option(
+                    option, sorted(QueueOptions.__annotations__), "Outlast.queue()"
+                )
         return cls(name, **limits)
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> QueueLimits:
@@ -253,7 +255,7 @@ def checked_overrides(given: Mapping[str, Any]) -> dict[str, Any]:
             if field in QueueOptions.__annotations__:
                 reason = "is declared in code with ol.queue(…)"
                 raise InvalidOption(option=field, reason=reason)
-            raise unknown_option(field, sorted(CHANGEABLE))
+            raise unknown_option(field, sorted(CHANGEABLE), "Outlast.limit()")
     checked = dict(given)
     for field in ("rate", "lane_rate"):
         if field in checked:

@@ -85,13 +85,18 @@ class Options:
         check_uniqueness(self)
 
     @classmethod
-    def of(cls, given: Mapping[str, Any] | JobOptions, also: Sequence[str] = ()) -> Options:
+    def of(
+        cls,
+        given: Mapping[str, Any] | JobOptions,
+        also: Sequence[str] = (),
+        owner: str = "A job",
+    ) -> Options:
         """Options by name; an unknown name is refused, with those that the caller takes. `also`:
-        what the caller takes beside these."""
+        what the caller takes beside these; `owner`: how users call it."""
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
-                raise unknown_option(name, sorted([*known, *also]))
+                raise unknown_option(name, sorted([*known, *also]), owner)
         return cls(**given)
 
     def over(self, other: Options) -> Options:

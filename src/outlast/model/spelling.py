@@ -14,10 +14,11 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     return f": did you mean {near[0]}?" if near else "."
 
 
-def unknown_option(name: str, known: Sequence[str], owner: str | None = None) -> InvalidOption:
-    start = f"{owner} has" if owner else "There is"
+def unknown_option(name: str, known: Sequence[str], owner: str) -> InvalidOption:
+    """`owner` is the public class or method that takes the options."""
+    near = did_you_mean(name, known)
     return InvalidOption(
-        f"{start} no option {name!r:.80}{did_you_mean(name, known)} Options: {', '.join(known)}.",
+        f"{owner} has no option {name!r:.80}{near} Options: {', '.join(known)}.",
         option=name,
         reason="is unknown",
     )

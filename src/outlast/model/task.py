@@ -16,6 +16,7 @@ from .job import NewJob, R
 from .lazy_property import lazy
 from .options import Lane, Options, check_name, seconds
 from .retry import Retry
+from .spelling import did_you_mean
 from .task_function import check_function, is_async, is_importable, same_function
 from .timestamps import to_epoch
 from .uniqueness import unique_fields
@@ -290,7 +291,10 @@ class Registry:
         try:
             return self._by_name[name]
         except KeyError:
-            raise UnknownTask(task=name) from None
+            near = did_you_mean(name, self.names())
+            text = f"No task named {name!r:.80} is registered here{near}"
+            text += " Import the module that defines it."
+            raise UnknownTask(text, task=name) from None
 
     def names(self) -> list[str]:
         return sorted(self._by_name)
