@@ -15,6 +15,7 @@ import pytest
 from outlast.model.flow import group
 from outlast.model.lane import QueueLimits
 from outlast.model.lease_trust import BELIEVE
+from outlast.ops.access import ALL_JOBS
 from outlast.ops.audit import LOWEST_ID
 from outlast.ops.claim import ClaimRequest
 from outlast.ops.enqueue import enqueue
@@ -24,6 +25,7 @@ from outlast.ops.limits import declare
 from outlast.ops.offer import OfferRequest
 from outlast.ops.operation import Statement
 from outlast.ops.report import Filter, jobs
+from outlast.ops.search import JobQuery
 from outlast.store import Store, open_store
 from outlast.store.postgres.store import HOT_PATH_OPTIONS
 from outlast.store.postgres.text import psycopg_text
@@ -188,6 +190,29 @@ def test_every_net_reads_its_own_index(crowded: Crowded, statement: Statement, i
     """R036, R084, R088: what runs twice a second reads no more than it heals."""
     used = used_indexes(explained(crowded.store, crowded.database, statement))
     assert used & {index, f"{index}_at"}  # of the dead there are two, and either will do
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("ended_first", "job_ended"),
+        ("ended_last", "job_ended"),
+        ("died_first", "job_dead_at"),
+        ("died_last", "job_dead_at"),
+        ("due_first", "job_due"),
+        ("due_last", "job_due"),
+        ("enqueued_first", "job_pkey"),
+        ("enqueued_first_dead", "job_dead"),
+    ],
+)
+def test_an_ordered_list_reads_along_an_index(crowded: Crowded, name: str, index: str) -> None:
+    """R166: a page of 50 reads a window behind its cursor, and sorts no table."""
+    given = {"window": 50, "at": 3.0e9, "id": LOWEST_ID, "state": None, **JobQuery().params}
+    analyse(crowded.database)
+    plan = explained(crowded.store, crowded.database, Statement(name, given | ALL_JOBS.params))
+    assert "Seq Scan on job" not in plan and "SCAN outlast_job\n" not in plan, plan
+    used = used_indexes(plan)
+    assert used & {index, "sqlite_autoindex_outlast_job_1"}, plan
 
 
 @pytest.mark.parametrize("chosen", [Filter(), Filter(state="succeeded"), Filter(state="dead")])
