@@ -7,9 +7,9 @@ from outlast.service.route import HTML, Route
 
 # Where a page is. `{running}` and the like are jobs of the stage, `{flow}` its first flow.
 PAGES: dict[str, list[str]] = {
-    "jobs_page": ["/jobs", "/jobs?state=dead&text=x&queue=none"],
-    "ask_cancel_jobs": ["/jobs/cancel"],
-    "ask_redrive_jobs": ["/jobs/redrive?state=dead"],
+    "jobs_page": ["/jobs", "/jobs?state=dead&text=x&queue=none", "/jobs?state=dead&sort=-ended"],
+    "ask_cancel_jobs": ["/jobs/cancel", "/jobs/cancel?ids={running},{dead}"],
+    "ask_redrive_jobs": ["/jobs/redrive?state=dead", "/jobs/redrive?chosen=true"],
     "ask_purge_jobs": ["/jobs/purge?state=dead", "/jobs/purge"],
     "ask_reschedule_jobs": ["/jobs/reschedule?state=ready", "/jobs/reschedule"],
     "ask_prioritize_jobs": ["/jobs/prioritize"],

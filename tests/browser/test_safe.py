@@ -21,6 +21,8 @@ from tests.support.databases import sqlite_database
 BY_ADDRESS = [
     "/jobs?text=EVIL&queue=EVIL&task=EVIL&error=EVIL",
     "/jobs?state=EVIL",
+    "/jobs?sort=EVIL&cursor=EVIL",
+    "/jobs/cancel?ids=EVIL&chosen=EVIL",
     "/jobs/redrive?task=EVIL",
     "/jobs/purge?state=dead&error=EVIL",
     "/jobs/move?queue=EVIL",

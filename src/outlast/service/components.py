@@ -16,6 +16,7 @@ from .auth.revocation import Revocations
 from .auth.sessions import Sessions
 from .auth.throttle import Throttle
 from .background import BackgroundPart, PartRunner
+from .dashboard.live_lists import LiveLists
 from .dashboard.live_view import LiveView
 from .dequeue.dispatcher import Dispatcher
 from .events.broadcaster import Broadcaster
@@ -52,6 +53,7 @@ class Service:
         self.dispatcher = Dispatcher(ol, settings, self.prompt_store)
         self.hooks = Hooks(ol, settings)
         self.live_view = LiveView(self)
+        self.live_lists = LiveLists()
         self.viewers = Slots(LIVE_PAGES, settings)
         parts: list[BackgroundPart] = [
             self.revocations,

@@ -18,6 +18,8 @@ PAGES = (
     "/",
     "/?range=day",
     "/?range=week",
+    "/jobs?sort=enqueued",
+    "/jobs?state=succeeded&sort=-ended",
     "/queues",
     "/queues?sort=ready",
     "/queues/pause?queue=common",

@@ -1,6 +1,7 @@
 """Bulk actions on all jobs that match a filter: counted, confirmed, then done in small steps.
 
     GET  /jobs/cancel?queue=mail     the number of jobs, and the confirmation
+    GET  /jobs/cancel?ids=…&ids=…    the same of jobs that were selected one by one
     POST /jobs/cancel                as many as fit into a second, then a page with the progress
                                      and a form that continues from there
 
@@ -36,15 +37,22 @@ from ..api.job_actions import notify_workers
 from ..request import RequestContext
 from ..route import Route
 from .confirm import FormField, redirect_done, redirect_refused, submitted_form
-from .filters import FilterText, JobFilter, access_of, action_states, count_matching
+from .filters import (
+    FilterText,
+    Selection,
+    access_of,
+    action_states,
+    count_matching,
+    selected_jobs,
+)
 from .pages import action_route, page_route, render_page
 
 STEP_BUDGET_S = 1.0  # of work per request
 BATCH_SIZE = 100  # jobs per batch
 
 
-class BulkStep(JobFilter):
-    """A filter, and the progress of its action."""
+class BulkStep(Selection):
+    """A filter or a selection, and the progress of its action."""
 
     reason: FilterText = ""
     when: FilterText = ""  # to reschedule: a span, or a moment
@@ -97,11 +105,15 @@ class BulkAction:
 
 async def ask_bulk(call: RequestContext, action: BulkAction) -> Response:
     """The confirmation page, with the number of jobs."""
-    job_filter: JobFilter = call.query
-    counted = await count_matching(call, job_filter, action_states(action.name, job_filter))
+    wanted: Selection = call.query
+    states = action_states(action.name, wanted)
+    counted = await count_matching(call, wanted, states)
+    chosen = await selected_jobs(call, wanted) if wanted.is_selection else []
     return await render_page(
-        call, "bulk_question.html", action=action, wanted=job_filter, counted=counted
-    )
+        call, "bulk_question.html", action=action, wanted=wanted, counted=counted,
+        selected=[job for job in chosen if job.state in states],
+        left=len(wanted.selected_ids) - counted.number if wanted.is_selection else 0,
+    )  # fmt: skip
 
 
 async def do_bulk(call: RequestContext, action: BulkAction) -> Response:
@@ -112,6 +124,8 @@ async def do_bulk(call: RequestContext, action: BulkAction) -> Response:
             step = await action.prepare(call, step)
         except InvalidOption as error:
             return await redirect_refused(call, f"No change. {error}", "/jobs", **step.query)
+    if step.is_selection:
+        return await _do_selected(call, action, step)
     states = action_states(action.name, step)[step.passed :]
     tally = BulkTally(step.done, step.more, unpack_reasons(step.left))
     cursor = None if step.cursor is None else str(step.cursor)
@@ -131,6 +145,19 @@ async def do_bulk(call: RequestContext, action: BulkAction) -> Response:
     return await _finish(call, action, step, tally)
 
 
+async def _do_selected(call: RequestContext, action: BulkAction, step: BulkStep) -> Response:
+    """The action on selected jobs: they are few, so it is done at once."""
+    found = await selected_jobs(call, step)
+    tally = BulkTally(0, 0, Counter({REMOVED: len(step.selected_ids) - len(found)}))
+    states = action_states(action.name, step)
+    tally.left.update(str(job.state) for job in found if job.state not in states)
+    for state in states:
+        await action.act(call, step, [job for job in found if job.state == state], tally)
+    tally.left = +tally.left
+    number = len(step.selected_ids)
+    return await _finish(call, action, step.model_copy(update={"number": number}), tally)
+
+
 def _next_step(step: BulkStep, tally: BulkTally, cursor: str, passed: int) -> BulkStep:
     so_far = {
         "done": tally.done,
@@ -142,7 +169,9 @@ def _next_step(step: BulkStep, tally: BulkTally, cursor: str, passed: int) -> Bu
 
 
 async def _continue(call: RequestContext, action: BulkAction, step: BulkStep) -> Response:
-    fields = {name: str(value) for name, value in step.model_dump(exclude_none=True).items()}
+    # A selection is done in one step.
+    progress = step.model_dump(exclude_none=True, exclude={"ids", "chosen"})
+    fields = {name: str(value) for name, value in progress.items()}
     return await render_page(
         call, "bulk.html", action=action, step=step, wanted=step, fields=fields
     )
@@ -172,7 +201,7 @@ def bulk_routes(action: BulkAction) -> tuple[Route, Route]:
     ask.__name__, do.__name__ = f"ask_{action.name}_jobs", f"do_{action.name}_jobs"
     path, all_jobs = f"/jobs/{action.name}", f"{action.verb} all matching jobs"
     return (
-        page_route(path, ask, f"{all_jobs}?", query=JobFilter, scope=Scope.ADMIN),
+        page_route(path, ask, f"{all_jobs}?", query=Selection, scope=Scope.ADMIN),
         action_route(path, do, f"{all_jobs}, in steps"),
     )
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 from uuid import UUID
 
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from ...model.job import Job
 from ...model.lifecycle import State
 from ...ops.access import Access
+from ...ops.job_lists import JobOrder, ListCursor, selected
 from ...ops.search import JobQuery, count_window
 from ..api.request_models import Reason, RequestModel
 from ..job_counts import by_state
@@ -16,6 +20,7 @@ from ..request import RequestContext
 
 COUNT_BUDGET_S = 0.05  # then the count is a lower bound
 MAX_SUGGESTIONS = 200  # per field
+MAX_SELECTED = 100  # jobs
 
 # The states of jobs that each action applies to.
 ACTION_STATES = {
@@ -59,8 +64,55 @@ class JobFilter(RequestModel):
         return not (self.text.strip() or self.error)
 
 
+Sort = Literal[
+    "", "enqueued", "due", "-due", "started", "-started", "ended", "-ended"
+]  # "-": descending; none: newest first
+
+
 class JobFilterPage(JobFilter):
-    cursor: UUID | None = None
+    sort: Sort = ""
+    cursor: Annotated[str, StringConstraints(pattern=f"^({ListCursor.PATTERN})?$")] = ""
+
+    @property
+    def order(self) -> JobOrder:
+        """The wanted order, if jobs in this state have it."""
+        order = JobOrder.parse(self.sort)
+        return order if order.suits(str(self.state) or None) else JobOrder()
+
+    @property
+    def list_query(self) -> dict[str, str]:
+        """The filter and the order as query parameters, without a position."""
+        return self.query | ({} if self.order == JobOrder() else {"sort": str(self.order)})
+
+
+def _split(value: object) -> object:
+    """Ids from one text, or from several."""
+    texts = value if isinstance(value, list | tuple) else [value]
+    return [id for text in texts for id in str(text).split(",") if id]
+
+
+class Selection(JobFilter):
+    """A filter; or jobs that were selected one by one from its list."""
+
+    repeatable: ClassVar[frozenset[str]] = frozenset({"ids"})
+
+    ids: Annotated[tuple[UUID, ...], BeforeValidator(_split), Field(max_length=MAX_SELECTED)] = ()
+    chosen: bool = False  # the list's form was sent, whether or not it had a job
+
+    @property
+    def is_selection(self) -> bool:
+        return self.chosen or bool(self.ids)
+
+    @property
+    def selected_ids(self) -> list[str]:
+        return list(dict.fromkeys(map(str, self.ids)))
+
+    @property
+    def hidden_fields(self) -> dict[str, str]:
+        """All of it as form fields."""
+        if not self.is_selection:
+            return self.query
+        return self.query | {"ids": ",".join(self.selected_ids), "chosen": "true"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +140,8 @@ def access_of(call: RequestContext, job_filter: JobFilter) -> Access:
 def action_states(action: str, job_filter: JobFilter) -> list[State]:
     """The states that both the action and the filter select, in the order of a job's life: a job
     that moves on in the meantime is found in the next state."""
+    if isinstance(job_filter, Selection) and job_filter.is_selection:
+        return list(ACTION_STATES[action])
     if action == "purge" and not job_filter.state:
         return []  # an irreversible action needs an explicit state
     if action == "reschedule" and not job_filter.state:
@@ -110,6 +164,9 @@ async def count_matching(
     call: RequestContext, job_filter: JobFilter, states: list[State]
 ) -> JobTotal:
     """The number of jobs that an action would affect."""
+    if isinstance(job_filter, Selection) and job_filter.is_selection:
+        found = await selected_jobs(call, job_filter)
+        return JobTotal(sum(job.state in states for job in found), True)
     if (known := await state_counts(call, job_filter)) is not None:
         return JobTotal(sum(known.counts[state] for state in states), True, known.age)
     number, deadline = 0, time.monotonic() + COUNT_BUDGET_S
@@ -125,6 +182,11 @@ async def count_matching(
             if cursor is None:
                 break
     return JobTotal(number, True)
+
+
+async def selected_jobs(call: RequestContext, selection: Selection) -> list[Job]:
+    """The selected jobs that exist, within the caller's reach."""
+    return await call.ol.store.arun(selected, selection.selected_ids, call.reach)
 
 
 async def known_names(call: RequestContext) -> dict[str, list[str]]:

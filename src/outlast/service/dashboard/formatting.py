@@ -15,6 +15,8 @@ from markupsafe import Markup
 
 from ...model.blob import Blob
 from ...model.timestamps import to_datetime as stored_moment
+from ...ops.job_lists import LongArguments
+from .cards import as_cards
 from .event_lines import inline_code
 
 NONE = Markup('<span class="none">–</span>')  # a missing value
@@ -118,6 +120,8 @@ def arguments_line(args: object) -> str:
     """The beginning of a job's arguments in one line: `user=7, card='***'`."""
     if isinstance(args, Blob):
         return f"{args.size:,} bytes, by reference"
+    if isinstance(args, LongArguments):
+        return f"{args.characters:,} characters"
     if not isinstance(args, dict):
         return "" if args is None else str(args)[:MAX_PREVIEW_LENGTH]
     parts = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in args.items())
@@ -132,6 +136,7 @@ def outcome_style(value: str) -> str:
 
 FILTERS = {
     "arguments_line": arguments_line,
+    "cards": as_cards,
     "error_line": error_line,
     "outcome": outcome_style,
     "inline_code": inline_code,

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import ExitStack, aclosing
+from contextlib import AbstractContextManager, ExitStack, aclosing
 
 from starlette.types import Send
 
 from ...model.errors import OutlastError
 from ...protocol import SSE
 from ..request import RequestContext
-from ..streaming import GONE, ClientStalled, StreamResponse, sse_event, sse_retry
+from ..streaming import (
+    GONE,
+    ClientStalled,
+    ServerSentEvents,
+    StreamResponse,
+    sse_event,
+    sse_retry,
+)
 
 RECONNECT_AFTER_S = 2.0
 
@@ -18,22 +25,31 @@ Parts = Callable[[], AsyncGenerator[str, None]]
 
 
 class PartStream(StreamResponse):
-    """`parts` yields the HTML to send, one version after the other."""
+    """`parts` yields the HTML to send, one version after the other; an empty one only shows that
+    the stream is alive. `viewing` is open as long as the stream is."""
 
-    def __init__(self, call: RequestContext, parts: Parts) -> None:
+    def __init__(
+        self,
+        call: RequestContext,
+        parts: Parts,
+        viewing: AbstractContextManager[None] | None = None,
+    ) -> None:
         super().__init__(call, SSE, call.service.settings.events_life)
         self._service = call.service
         self._parts = parts
+        self._viewing = viewing
 
     def acquire(self, held: ExitStack) -> None:
         held.enter_context(self._service.viewers.slot(self._call.who))
-        held.enter_context(self._service.live_view.viewer())
+        if self._viewing is not None:
+            held.enter_context(self._viewing)
 
     async def send_chunks(self, send: Send) -> None:
         await self.send_chunk(send, sse_retry(RECONNECT_AFTER_S))
         async with aclosing(self._parts()) as parts:
             async for part in parts:
-                await self.send_chunk(send, sse_event(part, event="part"))
+                chunk = sse_event(part, event="part") if part else ServerSentEvents.keep_alive
+                await self.send_chunk(send, chunk)
 
     def end_reason(self, error: BaseException | None) -> str:
         if isinstance(error, OSError):

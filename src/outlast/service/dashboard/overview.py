@@ -60,7 +60,7 @@ async def live_overview(call: RequestContext) -> Response:
         async for snapshot in call.service.live_view.snapshots():
             yield await _render(call, snapshot)
 
-    return PartStream(call, parts)
+    return PartStream(call, parts, call.service.live_view.viewer())
 
 
 async def _render(call: RequestContext, snapshot: LiveSnapshot) -> Markup:

@@ -3,20 +3,29 @@
 
 // Regions that the server refreshes: <section data-live="address"> … </section>
 function follow(region) {
-  let source = null;
+  let source = null, waiting = null;
   const status = document.querySelector("[data-live-status]");
-  const tell = (lost) => {
+  const tell = (text) => {
     if (!status) return;
     status.hidden = false;
-    status.textContent = lost ? "connecting again" : "live";
-    status.classList.toggle("live-lost", lost);
+    if (status.textContent !== text) status.textContent = text;
+    status.classList.toggle("live-lost", text !== "live");
   };
+  // While somebody selects rows or writes a filter, the last version waits.
+  const show = (html) => {
+    const held = busy(region);
+    waiting = held || !swap(region, html) ? html : null;
+    tell(held ? "paused while you select" : "live");
+  };
+  const again = () => { if (waiting !== null) setTimeout(() => { if (waiting !== null) show(waiting); }); };
+  for (const done of ["change", "focusout", "selectionchange"]) document.addEventListener(done, again);
+  region.addEventListener("pointerleave", again);
   const open = () => {
     if (source || document.hidden) return;
     source = new EventSource(region.dataset.live);
-    source.addEventListener("part", (event) => { tell(false); swap(region, event.data); });
+    source.addEventListener("part", (event) => show(event.data));
     source.addEventListener("over", () => { close(); location.reload(); });
-    source.onerror = () => tell(true); // the browser reconnects
+    source.onerror = () => tell("connecting again"); // the browser reconnects
   };
   const close = () => { if (source) { source.close(); source = null; } };
   // A hidden page closes its stream, and leaves its connection to other tabs.
@@ -26,20 +35,38 @@ function follow(region) {
   open();
 }
 
-// Parsed outside the document: no script in it runs.
+function busy(region) {
+  if (!("byRow" in region.dataset)) return false;
+  return Boolean(region.querySelector("tbody input:checked") || document.activeElement?.closest("form.filters"));
+}
+
+// Parsed outside the document: no script in it runs. Says whether all of it is shown.
 function swap(region, html) {
   const chosen = document.getSelection();
-  if (chosen && !chosen.isCollapsed && region.contains(chosen.anchorNode)) return;
+  if (chosen && !chosen.isCollapsed && region.contains(chosen.anchorNode)) return false;
   const held = region.contains(document.activeElement) ? document.activeElement : null;
   const name = held && (held.id ? `#${CSS.escape(held.id)}` : held.getAttribute("href"));
   const made = new DOMParser().parseFromString(html, "text/html");
-  region.replaceChildren(...made.body.childNodes);
-  if (name) {
+  const whole = !("byRow" in region.dataset) || !region.matches(":hover") || !matchMedia("(hover: hover)").matches
+    || !region.querySelector("tr[data-id]");
+  if (whole) region.replaceChildren(...made.body.childNodes);
+  else patch(region, made);
+  if (name && !region.contains(document.activeElement)) {
     const again = name.startsWith("#") ? region.querySelector(name)
       : [...region.querySelectorAll("a")].find((link) => link.getAttribute("href") === name);
     if (again) again.focus({ preventScroll: true });
   }
   times();
+  region.dispatchEvent(new Event("swapped"));
+  return whole;
+}
+
+// Under the pointer rows change in place: none comes, goes or moves.
+function patch(region, made) {
+  const fresh = new Map([...made.querySelectorAll("tr[data-id]")].map((row) => [row.dataset.id, row]));
+  for (const row of region.querySelectorAll("tr[data-id]")) {
+    if (fresh.has(row.dataset.id)) row.replaceChildren(...fresh.get(row.dataset.id).childNodes);
+  }
 }
 
 // Keeps "3 s ago" current. The page has the database's time; this clock only counts on.
@@ -111,17 +138,17 @@ document.addEventListener("pointermove", point);
 document.addEventListener("pointerdown", point);
 
 // Shows a confirmation page as a dialog.
-async function ask(link) {
-  const answer = await fetch(link.href, { headers: { accept: "text/html" } });
+async function ask(address, opener) {
+  const answer = await fetch(address, { headers: { accept: "text/html" } });
   const made = new DOMParser().parseFromString(await answer.text(), "text/html");
   const question = made.getElementById("question");
-  if (!answer.ok || !question) { location.assign(link.href); return; }
+  if (!answer.ok || !question) { location.assign(address); return; }
   const dialog = document.createElement("dialog");
   const title = question.querySelector("h1");
   if (title) { title.id = "question-title"; dialog.setAttribute("aria-labelledby", title.id); }
   dialog.append(question);
   document.body.append(dialog);
-  dialog.addEventListener("close", () => { dialog.remove(); link.focus(); });
+  dialog.addEventListener("close", () => { dialog.remove(); opener.focus(); });
   for (const cancel of question.querySelectorAll("[data-cancel]")) {
     cancel.addEventListener("click", (event) => { event.preventDefault(); dialog.close(); });
   }
@@ -132,7 +159,15 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest ? event.target.closest("a[data-ask]") : null;
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
   event.preventDefault();
-  ask(link).catch(() => location.assign(link.href));
+  ask(link.href, link).catch(() => location.assign(link.href));
+});
+
+// A form that asks: its fields go with the button's address.
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches("form[data-ask-form]")) return;
+  event.preventDefault();
+  const address = `${event.submitter.formAction}?${new URLSearchParams(new FormData(event.target))}`;
+  ask(address, event.submitter).catch(() => location.assign(address));
 });
 
 // Copy buttons. Browsers allow them only in secure contexts.
@@ -153,8 +188,8 @@ for (const region of document.querySelectorAll("[data-live]")) follow(region);
 times();
 setInterval(times, 1000);
 
-// Keys: / search, j and k the next and previous row, Enter opens it, ? this list.
-const KEYS = [["/", "search"], ["j", "next row"], ["k", "previous row"], ["Enter", "open it"], ["?", "these keys"]];
+// Keys: / search, j and k the next and previous row, x selects it, Enter opens it, ? this list.
+const KEYS = [["/", "search"], ["j", "next row"], ["k", "previous row"], ["x", "select it"], ["Enter", "open it"], ["?", "these keys"]];
 
 function rows() {
   const links = [...document.querySelectorAll("main tbody tr")].map((row) => row.querySelector("a[href]"));
@@ -168,6 +203,10 @@ function move(step) {
   const here = links.findIndex((link) => row !== null && link.closest("tr") === row);
   const next = here < 0 ? (step > 0 ? 0 : links.length - 1) : here + step;
   links[Math.min(links.length - 1, Math.max(0, next))].focus();
+}
+
+function select() {
+  document.activeElement.closest("tr")?.querySelector("input[type=checkbox]")?.click();
 }
 
 function search() {
@@ -203,7 +242,7 @@ function explain() {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  if (event.target.closest && event.target.closest("input, textarea, select, dialog, [contenteditable]")) return;
-  const action = { "/": search, "j": () => move(1), "k": () => move(-1), "?": explain }[event.key];
+  if (event.target.closest && event.target.closest("input:not([type=checkbox]), textarea, select, dialog, [contenteditable]")) return;
+  const action = { "/": search, "j": () => move(1), "k": () => move(-1), "x": select, "?": explain }[event.key];
   if (action) { event.preventDefault(); action(); }
 });
