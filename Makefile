@@ -63,7 +63,7 @@ docs: $(VENV)/.dev ## build the documentation as a site, and test it
 	@$(BIN)/python -m pytest tests/docs $(ARGS)
 
 screenshots: $(VENV)/.dev ## take the pictures of the dashboard and of the demo anew
-	@$(BIN)/python -m tests.browser.screenshots
+	@$(BIN)/python -m tools.screens --docs
 	@$(BIN)/python -m tools.demo_picture
 
 format: $(VENV)/.dev ## format and fix what can be fixed
