@@ -115,9 +115,9 @@ def ordered_jobs(
     if query.state == State.RUNNING:
         return (yield from _running(query, reach, order, after, limit))
     if order == NEWEST:
-        before = after and after.id
+        before = None if after is None else after.id
         found, further = yield from search(query, reach, before, limit)
-        return found, further and ListCursor(0.0, further)
+        return found, None if further is None else ListCursor(0.0, further)
     only_limit = query == ALL and reach == ALL_JOBS
     rows = yield from _window(query, reach, order, after, limit if only_limit else window)
     fitting = [(id, at) for id, at, fits in rows.rows if fits][:limit]

@@ -61,16 +61,18 @@ def query_of(request: Request, model: type[M]) -> M:
     if len(request.url.query) > MAX_QUERY_LENGTH:
         raise PayloadTooLarge(f"the query is longer than {MAX_QUERY_LENGTH} characters")
     params: dict[str, object] = {}
+    repeated: dict[str, list[str]] = {}  # several boxes of one name
     repeatable: frozenset[str] = getattr(model, "repeatable", frozenset())
     for name, value in request.query_params.multi_items():
         if name in repeatable:
-            value = [*params.get(name, ()), value]  # noqa: PLW2901 - several boxes of one name
-        elif name in params:
+            repeated.setdefault(name, []).append(value)
+            continue
+        if name in params:
             raise UnprocessableBody(
                 f"{name!r:.80} is given twice", problems=[_problem(name, "is given twice")]
             )
         params[name] = value
-    return _validated(model, params)
+    return _validated(model, params | repeated)
 
 
 async def read_body(

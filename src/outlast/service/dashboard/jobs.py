@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Any
 from uuid import UUID
 
 from markupsafe import Markup
@@ -35,7 +36,7 @@ from .pages import page_route, render_page, render_part
 PAGE_SIZE = 50
 SEARCH_BUDGET_S = 0.05  # then the page is short, and has a link to the rest
 SELECTION_ACTIONS = ("redrive", "cancel", "purge")
-TIME_COLUMNS = {  # beside the time of the enqueue
+TIME_COLUMNS: dict[str, str] = {  # beside the time of the enqueue
     State.SCHEDULED: "due",
     State.RUNNING: "started",
     State.SUCCEEDED: "ended",
@@ -102,7 +103,7 @@ def _cursor_of(job_filter: JobFilterPage) -> ListCursor | None:
         return None
 
 
-def _list_facts(call: RequestContext, listed: JobList) -> dict[str, object]:
+def _list_facts(call: RequestContext, listed: JobList) -> dict[str, Any]:
     job_filter: JobFilterPage = call.query
     state = str(job_filter.state) or None
     return {
@@ -111,7 +112,7 @@ def _list_facts(call: RequestContext, listed: JobList) -> dict[str, object]:
         "next": listed.next,
         "order": job_filter.order,
         "sortable": sortable_columns(state),
-        "time_column": TIME_COLUMNS.get(job_filter.state),  # type: ignore[call-overload]
+        "time_column": TIME_COLUMNS.get(job_filter.state),
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +65,7 @@ class LiveLists:
 
     async def changes(
         self, key: Hashable, read: ReadList, keep_alive_s: float
-    ) -> AsyncIterator[JobList | None]:
+    ) -> AsyncGenerator[JobList | None, None]:
         """The list, then each version that differs from the one before; None: still the same."""
         with self.watching(key, read) as cached:
             seen: JobList | None = None
