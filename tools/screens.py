@@ -73,7 +73,7 @@ def of_every_page(visitor: Visitor) -> list[Shot]:
     pages = paths(
         running=stage.jobs["running"], dead=stage.jobs["dead"], flow=stage.flows[0], token=token
     )
-    windows = {"desktop": WIDE, "phone": PHONE}
+    windows: dict[str, dict[str, Any]] = {"desktop": WIDE, "phone": PHONE}
     return [
         Shot(f"{_file_name(path)}-{name}-{theme}", path, theme, windows[name], whole=True)
         for path, name, theme in product(pages, windows, THEMES)

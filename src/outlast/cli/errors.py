@@ -90,10 +90,14 @@ def as_usage_errors() -> Iterator[None]:
 def errors_as_messages() -> Iterator[None]:
     try:
         yield
-    except StoreUnavailable as error:
-        raise CommandFailed(f"{error_message(error)} {REACH_HINT}") from error
     except OutlastError as error:
-        raise CommandFailed(error_message(error)) from error
+        raise CommandFailed(advice(error)) from error
+
+
+def advice(error: BaseException) -> str:
+    """An error's message, and what to check if the database cannot be reached."""
+    hint = f" {REACH_HINT}" if isinstance(error, StoreUnavailable) else ""
+    return error_message(error) + hint
 
 
 def error_message(error: BaseException) -> str:

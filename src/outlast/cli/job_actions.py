@@ -15,7 +15,7 @@ from ..model.humanize import pluralize
 from ..model.job import Job
 from ..model.lifecycle import State
 from .database_options import json_option, with_client
-from .errors import error_fields, error_message
+from .errors import advice, error_fields
 from .jobs import filter_options
 from .output import print_json, to_json
 from .progress import ProgressLine, counted_pages
@@ -233,7 +233,7 @@ def print_results(results: list[ActionResult], as_json: bool, running: str) -> N
         print_json([result.as_json() for result in results])
     for result in () if as_json else results:
         if result.error is not None:
-            click.echo(f"outlast: {error_message(result.error)}", err=True)
+            click.echo(f"outlast: {advice(result.error)}", err=True)
         elif result.job is not None:
             state = result.job.state
             click.echo(f"{result.job.id} {running if state is State.RUNNING else state}")
