@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import cache
 from typing import Any
 
 import hypothesis
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from outlast import Outlast
 from outlast.model.settings import ServiceSettings
@@ -28,12 +22,19 @@ from tests.support import Database
 # The server's loops, in a thread beside the test, have their jitter from the same generator.
 pytestmark = pytest.mark.filterwarnings("ignore:Do not use the .random. module inside strategies")
 
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_schema_conformance,
-]
+
+@cache
+def checks() -> list[Any]:
+    """Imported here: that takes longer than to collect the tests of a folder."""
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi import checks
+
+    return [
+        not_a_server_error,
+        checks.status_code_conformance,
+        checks.content_type_conformance,
+        checks.response_schema_conformance,
+    ]
 
 
 @pytest.mark.kinds("sqlite")
@@ -51,6 +52,8 @@ def test_the_api_answers_as_described_ten_thousand_times(database: Database) -> 
 
 def walk(database: Database, each: int) -> int:
     """Every operation with `each` cases, by two tenants' tokens and without one."""
+    import schemathesis
+
     # Nobody waits for what never ends, and nobody is throttled for what he may not do.
     eager = ServiceSettings(max_wait=0.01, events_life=0.05, stream_life=0.05, guesses=10**6)
     with (
@@ -104,7 +107,7 @@ class Walker:
         self.number += 1
         patient = {"base_url": self.served.url, "timeout": 60}
         response = case.call(**patient, headers=bearer(self.tokens[who]))
-        case.validate_response(response, checks=CHECKS)
+        case.validate_response(response, checks=checks())
         told = response.text
         for name, mark in self.marks.items():
             assert name == who or mark not in told or mark in str(case.body), (who, response.url)
