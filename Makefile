@@ -19,7 +19,7 @@ SMOKE ?= tests/model tests/store/test_claim.py tests/worker/test_isolated.py \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test smoke check bench verify mutants campaign seeds docs screenshots format clean
+.PHONY: help demo test slow smoke check bench verify mutants campaign seeds docs screenshots format clean
 
 help: ## show the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -27,8 +27,11 @@ help: ## show the verbs
 demo: $(VENV)/.core ## kill workers and watch every job finish
 	@$(BIN)/outlast demo $(ARGS)
 
-test: $(VENV)/.dev ## run the tests
+test: $(VENV)/.dev ## run the tests, without the slow ones
 	@$(BIN)/python -m tools.run_tests $(ARGS)
+
+slow: $(VENV)/.dev ## run the slow tests: many kills, long matrices, whole sites
+	@$(BIN)/python -m tools.run_tests --slow $(ARGS)
 
 # On another Python, in an environment of its own: make smoke PYTHON=python3.13 VENV=.venv-newest
 smoke: $(VENV)/.dev ## run a short choice of the tests
@@ -60,7 +63,7 @@ seeds: $(VENV)/.dev ## replay five accidents, on both databases
 docs: $(VENV)/.dev ## build the documentation as a site, and test it
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "The site is in site/index.html"
-	@$(BIN)/python -m pytest tests/docs $(ARGS)
+	@$(BIN)/python -m pytest -m "not campaign" tests/docs $(ARGS)
 
 screenshots: $(VENV)/.dev ## take the pictures of the dashboard and of the demo anew
 	@$(BIN)/python -m tools.screens --docs

@@ -63,6 +63,9 @@ LONG = [
 ]  # fmt: skip
 
 
+COLOUR_PARAMETERS = ("run", "verb", "colour")  # blocking or sync, asyncio or async
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
     """The PostgreSQL server that all tests of this process share. Leave it running."""
@@ -183,10 +186,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "database" in metafunc.fixturenames and not _parametrized_by_hand(metafunc):
-        kinds = [
-            pytest.param(kind, marks=[] if kind == "sqlite" else [getattr(pytest.mark, kind)])
-            for kind in _kinds(metafunc)
-        ]
+        kinds = [pytest.param(kind, marks=_marks(metafunc, kind)) for kind in _kinds(metafunc)]
         metafunc.parametrize("database", kinds, indirect=True)
 
 
@@ -195,6 +195,30 @@ def _kinds(metafunc: pytest.Metafunc) -> tuple[str, ...]:
         assert set(marker.args) <= set(KINDS), f"kinds{marker.args}: choose from {KINDS}"
         return marker.args
     return KINDS if metafunc.config.getoption("--through-pgbouncer") else ("sqlite", "postgres")
+
+
+def _marks(metafunc: pytest.Metafunc, kind: str) -> list[pytest.MarkDecorator]:
+    """Through pgbouncer a test is slow, if it runs on PostgreSQL without it, too."""
+    marker = metafunc.definition.get_closest_marker("slow_on")
+    slow = set(marker.args) if marker else set()
+    if "postgres" in _kinds(metafunc) and not metafunc.config.getoption("--through-pgbouncer"):
+        slow.add("pgbouncer")
+    return [
+        *([] if kind == "sqlite" else [getattr(pytest.mark, kind)]),
+        *([pytest.mark.slow] if kind in slow else []),
+    ]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """An operation is the same whoever carries it out. So the default run has each kind of database
+    and each colour once, and `make slow` the other pairs."""
+    spec = getattr(item, "callspec", None)
+    given = spec.params if spec else {}
+    colours = [given[name] for name in COLOUR_PARAMETERS if name in given]
+    if "database" in given and colours:
+        blocking = colours[0] in ("blocking", "sync")
+        if blocking != (given["database"] == "sqlite"):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

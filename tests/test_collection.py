@@ -74,6 +74,31 @@ def test_a_test_runs_on_both_databases_and_through_pgbouncer_when_asked(
     assert collected == [f"tests/test_small.py::test_a[{kind}]" for kind in kinds]
 
 
+PAIRS = """
+    import pytest
+    @pytest.mark.parametrize("colour", ["sync", "async"])
+    def test_a(database, colour): ...
+    @pytest.mark.slow_on("postgres")
+    def test_b(database): ...
+    @pytest.mark.slow
+    def test_c(): ...
+    @pytest.mark.kinds("postgres", "pgbouncer")
+    def test_d(database): ...
+"""
+DEFAULT_TIER = ["test_a[sqlite-sync]", "test_a[postgres-async]", "test_b[sqlite]"]
+DEFAULT_TIER += ["test_d[postgres]"]
+SLOW_TIER = ["test_a[sqlite-async]", "test_a[postgres-sync]", "test_b[postgres]", "test_c"]
+SLOW_TIER += ["test_d[pgbouncer]"]
+
+
+def test_each_test_is_in_the_default_run_or_slow(small: Small) -> None:
+    """Both databases and both colours are in the default run; the other pairs are slow."""
+    for options, wanted in (([], DEFAULT_TIER), (["-m", "slow"], SLOW_TIER)):
+        run = small.run(PAIRS, "--collect-only", "-q", *options)
+        collected = {line.partition("::")[2] for line in run.stdout.splitlines() if "::" in line}
+        assert collected == set(wanted), run.stdout
+
+
 SKIPS = """
     import pytest
     from tests.support import skip_or_fail
@@ -92,7 +117,9 @@ def test_a_skip_fails_where_everything_is_required(small: Small, body: str, numb
     lenient = small.run(body, "-rs")
     strict = small.run(body, env=REQUIRE_ALL)
     assert f"{number} skipped" in lenient.stdout, lenient.stdout
-    assert re.search(rf"\b{number} (failed|error)", strict.stdout), strict.stdout
+    *_, summary = strict.stdout.strip().splitlines()
+    counted = re.findall(r"(\d+) (?:failed|error)", summary)
+    assert sum(map(int, counted)) == number, strict.stdout
     assert strict.stdout.count("no broker") >= number
     assert strict.returncode != 0
 
@@ -135,22 +162,54 @@ def test_nothing_outlives_a_killed_run(small: Small, tmp_path: Path) -> None:
     eventually(lambda: not Path(folder).exists())
 
 
-def test_a_failure_beside_other_tests_decides_and_is_diagnosed_alone(tmp_path: Path) -> None:
-    """`make test`: what fails and then passes alone has failed; that it passed is written down."""
-    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
-    (tmp_path / "test_small.py").write_text(
-        "import pathlib\n"
-        "def test_once():\n"
-        "    before = pathlib.Path('before')\n"
-        "    seen = before.exists()\n"
-        "    before.touch()\n"
-        "    assert seen\n"
-    )
-    ran = subprocess.run(
-        [sys.executable, ROOT / "tools" / "run_tests.py", "-p", "no:schemathesis", "-n", "2"],
-        cwd=tmp_path, env=os.environ | {"PYTEST_ADDOPTS": ""},
+ONCE = """
+import pathlib
+def test_once():
+    before = pathlib.Path('before')
+    seen = before.exists()
+    before.touch()
+    assert seen
+"""
+TIERS = """
+import pytest
+def test_quick(): ...
+@pytest.mark.slow
+def test_slow(): ...
+@pytest.mark.slow
+@pytest.mark.quiet
+def test_slow_and_quiet(): ...
+@pytest.mark.campaign
+@pytest.mark.slow
+def test_campaign(): ...
+"""
+
+
+def run_tests(folder: Path, source: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """`make test`, in a project of one file."""
+    markers = ["campaign", "slow", "quiet"]
+    (folder / "pyproject.toml").write_text(f"[tool.pytest.ini_options]\nmarkers = {markers}\n")
+    (folder / "test_small.py").write_text(source)
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
+    return subprocess.run(
+        [sys.executable, ROOT / "tools" / "run_tests.py", "-n", "2", *options],
+        cwd=folder, env=os.environ | {"PYTEST_ADDOPTS": ""} | alone,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"), [([], {"quick"}), (["--slow"], {"slow", "slow_and_quiet"})]
+)
+def test_a_run_is_of_one_tier(tmp_path: Path, options: list[str], wanted: set[str]) -> None:
+    """`make test` leaves slow tests out; `make slow` runs them, quiet ones after the others."""
+    ran = run_tests(tmp_path, TIERS, "-v", *options)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert set(re.findall(r"PASSED test_small.py::test_(\w+)", ran.stdout)) == wanted
+
+
+def test_a_failure_beside_other_tests_decides_and_is_diagnosed_alone(tmp_path: Path) -> None:
+    """`make test`: what fails and then passes alone has failed; that it passed is written down."""
+    ran = run_tests(tmp_path, ONCE)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "1 failed" in ran.stdout
     for told in (ran.stdout, (tmp_path / "failed-tests.log").read_text()):

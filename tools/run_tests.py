@@ -1,5 +1,7 @@
 """Run the tests: most of them side by side, then those marked `quiet`, two at a time.
 
+With `--slow`, those marked `slow`, and no others, in the same way.
+
 A quiet test measures time or runs a campaign with deadlines of its own; beside many other tests on
 two cores it would measure them. The first run of a test decides. Failed tests run once more, alone,
 for diagnosis only: the result is printed and kept in failed-tests.log.
@@ -21,15 +23,25 @@ PROCESSES = str(5 * min(os.cpu_count() or 2, 4) // 2)
 SIDE_BY_SIDE = ["-n", PROCESSES, "--dist", "worksteal"]
 QUIET = ["-n", "2", "--dist", "load", "--maxschedchunk", "1"]  # most of them wait for a lease
 
+# Without a mark in the file, half of the pairs of a database and a colour are slow, and so is
+# pgbouncer beside PostgreSQL: tests/conftest.py.
+PAIRED = tuple(Path("tests") / folder for folder in ("crash", "store", "worker"))
+
+# The tiers of `make test` and `make slow`. Campaigns have their own command.
+DEFAULT, SLOW = "not slow and not campaign", "slow and not campaign"
+
 DIAGNOSIS = Path("failed-tests.log")
 PASSED, FAILED, NO_TESTS = 0, 1, 5
 
 
 def main(arguments: list[str]) -> int:
     """The exit code of pytest: of the first run that failed, if any did."""
+    slow = "--slow" in arguments
+    given = [argument for argument in arguments if argument != "--slow"]
+    tier, marks = (SLOW, ["mark.slow"]) if slow else (DEFAULT, [])
     codes = [
-        _pytest(*SIDE_BY_SIDE, "-m", "not campaign and not quiet", *arguments),
-        _pytest(*QUIET, "-m", "quiet and not campaign", *arguments, *_quiet_files(arguments)),
+        _pytest(*SIDE_BY_SIDE, "-m", f"{tier} and not quiet", *given, *_files(given, marks)),
+        _pytest(*QUIET, "-m", f"{tier} and quiet", *given, *_files(given, [*marks, "mark.quiet"])),
     ]
     if FAILED in codes:
         _diagnose()
@@ -37,13 +49,21 @@ def main(arguments: list[str]) -> int:
     return failures[0] if failures else min(codes)
 
 
-def _quiet_files(arguments: list[str]) -> list[str]:
-    """Those that hold a quiet test, unless files were named: to collect all takes longer than most
-    of them."""
-    if any(Path(argument.partition("::")[0]).exists() for argument in arguments):
+def _files(given: list[str], marks: list[str]) -> list[str]:
+    """Those with all of these marks, unless files were named: to collect all of them takes longer
+    than most quiet tests."""
+    if not marks or any(Path(argument.partition("::")[0]).exists() for argument in given):
         return []
-    files = sorted(Path("tests").rglob("test_*.py"))
-    return [str(file) for file in files if "mark.quiet" in file.read_text("utf-8")]
+    return [
+        str(file)
+        for file in sorted(Path("tests").rglob("test_*.py"))
+        if all(mark in _marks_in(file) for mark in marks)
+    ]
+
+
+def _marks_in(file: Path) -> str:
+    paired = any(file.is_relative_to(folder) for folder in PAIRED)
+    return file.read_text("utf-8") + ("mark.slow" if paired else "")
 
 
 def _pytest(*arguments: str) -> int:
@@ -57,7 +77,8 @@ def _environment() -> dict[str, str]:
 
 def _diagnose() -> None:
     print(f"The failed tests again, alone, for diagnosis (kept in {DIAGNOSIS}):", flush=True)
-    again = [*PYTEST, "--last-failed", "--last-failed-no-failures", "none", "-q", "-rpfE"]
+    alone = ["--last-failed", "--last-failed-no-failures", "none", "-m", "not campaign"]
+    again = [*PYTEST, *alone, "-q", "-rpfE"]
     ran = subprocess.run(again, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     DIAGNOSIS.write_bytes(ran.stdout)
     print(ran.stdout.decode(errors="replace"), flush=True)

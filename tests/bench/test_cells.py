@@ -29,6 +29,7 @@ def ours(database: Database) -> list[Contender]:
     return [contender for contender in found_in(OURS) if contender.store == database.kind]
 
 
+@pytest.mark.slow
 def test_both_are_measured_by_turns(database: Database, ground: Ground) -> None:
     order: list[Any] = []
     plan = Plan(["enqueue-within"], rounds=2, jobs=50)
@@ -88,6 +89,7 @@ def test_the_bare_database_finishes_only_under_the_fence(database: Database) -> 
         assert ol.counts()["succeeded"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("postgres")
 def test_a_drain_is_measured(database: Database, ground: Ground) -> None:
     plan = Plan(["drain-2"], rounds=1, jobs=500, concurrency=20)

@@ -16,6 +16,7 @@ KILLS = int(os.environ.get("OUTLAST_KILLS", "100"))  # of each cell of the campa
 redis_only = pytest.mark.parametrize("broker", ["redis"], indirect=True)
 
 
+@pytest.mark.slow_on("postgres")
 @redis_only
 @pytest.mark.parametrize("step", SOURCE_STEPS)
 def test_a_message_is_one_job_wherever_its_receiver_is_killed(
@@ -25,6 +26,7 @@ def test_a_message_is_one_job_wherever_its_receiver_is_killed(
     check_source(bridged, processes, [step] * 3)
 
 
+@pytest.mark.slow_on("sqlite")
 @redis_only
 @pytest.mark.parametrize("step", SINK_STEPS)
 def test_every_message_is_sent_in_order_wherever_its_sender_is_killed(
@@ -34,6 +36,7 @@ def test_every_message_is_sent_in_order_wherever_its_sender_is_killed(
     check_sink(bridged, processes, [step] * 3)
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("sqlite")
 @pytest.mark.parametrize("broker", ["rabbit", "sqs"], indirect=True)
 def test_nothing_is_lost_wherever_a_process_is_killed(
@@ -43,6 +46,7 @@ def test_nothing_is_lost_wherever_a_process_is_killed(
     check_kills(bridged, processes, [*SOURCE_STEPS, *SINK_STEPS])
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("postgres")
 @pytest.mark.parametrize("broker", ["nats", "kafka"], indirect=True)
 def test_nothing_is_lost_on_postgres_either(bridged: Bridged, processes: Processes) -> None:

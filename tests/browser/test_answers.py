@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from pydantic import BaseModel
 
 from outlast import Context
@@ -44,6 +45,7 @@ def values(visitor: Visitor) -> list[Any]:
     return [json.loads(value) for (value,) in rows]
 
 
+@pytest.mark.slow
 def test_a_link_is_answered_by_a_button_and_works_once(visitor: Visitor) -> None:
     """R247: without a login or a script; the second visit says that the link is used."""
     ol, job, before = visitor.served.ol, parked(visitor, "by-link"), len(values(visitor))
@@ -105,6 +107,7 @@ def stream(visitor: Visitor, claim: Claim, n: int, *items: Any) -> None:
     assert visitor.served.ol.store.run(store_stream, [row], 1000) == 1
 
 
+@pytest.mark.slow
 def test_output_appears_while_the_job_runs(visitor: Visitor) -> None:
     """R248, R135: each chunk once and in order, with the connection cut between them; another
     attempt is marked, markup is text, and the cut-off is told."""

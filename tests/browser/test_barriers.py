@@ -43,6 +43,7 @@ def all_paths(visitor: Visitor) -> list[str]:
                  token=token)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("window", [{}, PHONE], ids=["desktop", "phone"])
 def test_axe_finds_no_barrier_on_any_page_in_either_theme(
@@ -81,6 +82,7 @@ def test_axe_notices_a_barrier(visitor: Visitor) -> None:
     assert any("contrast" in one for one in page.evaluate(LOOK, "dark"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [PHONE, SMALL], ids=["390", "360"])
 def test_no_page_is_wider_than_a_phone(visitor: Visitor, window: dict[str, Any]) -> None:
     """R167: nor is a table: its rows are cards. The drawing of a flow scrolls by itself."""
@@ -130,6 +132,7 @@ def tab_to(page: Any, wanted: str, most: int = 120) -> None:
     pytest.fail(f"nothing that says {wanted!r} can be reached by Tab on {page.url}")
 
 
+@pytest.mark.slow
 def test_main_actions_are_reached_by_keyboard_alone(visitor: Visitor) -> None:
     """R167: redrive a dead job from the dead letter: Tab, Enter, the question, Enter."""
     page = visitor.visit(f"/jobs/{visitor.stage.jobs['dead']}")
@@ -160,6 +163,7 @@ def test_the_first_tab_skips_the_menu(visitor: Visitor) -> None:
     assert page.evaluate("document.activeElement.id") == "main"
 
 
+@pytest.mark.slow
 def test_keys_move_through_rows_search_and_explain_themselves(visitor: Visitor) -> None:
     """R167: and do nothing while somebody types."""
     page = visitor.visit("/jobs")

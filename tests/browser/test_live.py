@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+
 from tests.browser.visiting import Visitor
 from tests.store.jobs import put, put_and_take
 from tests.support import Proxy, eventually
@@ -47,6 +49,7 @@ def test_a_page_says_when_its_job_has_ended(visitor: Visitor) -> None:
     page.wait_for_selector("#events .kind:text('cancel')")
 
 
+@pytest.mark.slow
 def test_without_a_script_all_of_it_is_there(visitor: Visitor) -> None:
     """R167: the same page, its events as a list, its question as a page of its own."""
     page = visitor.open(java_script_enabled=False)
@@ -70,6 +73,7 @@ def test_an_id_is_copied_by_a_press(visitor: Visitor) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == job
 
 
+@pytest.mark.slow
 def test_a_chart_says_what_was_where_the_pointer_is(visitor: Visitor) -> None:
     """R167: as near as its line is drawn; and what is, when the pointer has gone."""
     page = visitor.visit("/?range=day")
@@ -89,6 +93,7 @@ def test_a_chart_says_what_was_where_the_pointer_is(visitor: Visitor) -> None:
     assert visitor.executed(page) == []
 
 
+@pytest.mark.slow
 def test_all_that_fit_are_counted_asked_about_and_done_with(visitor: Visitor) -> None:
     """R166: an action on a filter, from its address to what it says afterwards."""
     put(visitor.served.ol.store.run, 230, queue="crowd")
@@ -109,6 +114,7 @@ def counted(visitor: Visitor, queue: str = "crowd") -> int:
     return int(answer.json()["total"])
 
 
+@pytest.mark.slow
 def test_matching_jobs_are_changed_in_a_dialog(visitor: Visitor) -> None:
     """R166, R200: another priority, lane and time, in both themes; what cannot be is said."""
     ol = visitor.served.ol
@@ -140,6 +146,7 @@ def change(visitor: Visitor, page: Any, verb: str, **fields: str) -> str:
     return str(page.inner_text(".flash"))
 
 
+@pytest.mark.slow
 def test_the_dead_are_redriven_by_what_they_died_of(visitor: Visitor) -> None:
     """A group as one, and no job of another group."""
     before = dead(visitor)

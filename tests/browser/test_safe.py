@@ -54,6 +54,7 @@ def victim(
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_nothing_that_is_stored_is_executed(victim: Visitor) -> None:
     """More than 200 payloads in every stored field, on every page, in a real browser: no

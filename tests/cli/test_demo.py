@@ -78,6 +78,7 @@ def test_the_demo_kills_workers_and_loses_nothing(
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_the_dashboard_shows_the_kills_of_the_demo(
     run: Callable[..., Process], tmp_path: Path
 ) -> None:

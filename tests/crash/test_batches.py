@@ -40,6 +40,7 @@ def test_every_item_of_a_killed_batch_runs_again(batching: Batching, processes: 
     assert other.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow_on("postgres")
 def test_an_item_that_kills_its_process_ends_dead_and_its_neighbours_succeed(
     batching: Batching, processes: Processes
 ) -> None:

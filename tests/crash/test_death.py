@@ -96,6 +96,7 @@ def test_a_lock_that_is_lost_for_a_moment_is_not_a_death(
     assert app.finished(job).attempt == 1
 
 
+@pytest.mark.slow_on("postgres")
 def test_a_supervisor_buries_its_child_at_once(
     app: App, processes: Processes, database: Database
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_supervisor_buries_its_child_at_once(
     assert supervisor.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow_on("sqlite")
 def test_a_poison_job_ends_dead_and_its_neighbours_succeed(app: App, processes: Processes) -> None:
     """R049, R050: ten jobs in one process, of which one kills it whenever it runs. Before a lost
     worker could end them, the suspects are kept apart, so only the culprit meets its cap."""

@@ -39,6 +39,7 @@ def assert_all_held(report: dict[str, Any]) -> None:
     assert report["turns as shown"] == report["turns"]
 
 
+@pytest.mark.slow
 def test_an_agent_whose_workers_are_killed_finishes_with_each_effect_once(
     processes: Processes,
 ) -> None:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.processes import ROOT
 from tools.docs.site import navigation
 
@@ -19,6 +21,7 @@ def built(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_site_builds_with_every_link_and_anchor_in_place(tmp_path: Path) -> None:
     done = built(tmp_path / "site")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -19,6 +19,7 @@ def test_the_example_is_short() -> None:
         assert len(example.read_text().splitlines()) < 100
 
 
+@pytest.mark.slow_on("postgres")
 @every_kind
 def test_it_carries_out_jobs_and_says_how_they_ended(fleet: Fleet, kind: str) -> None:
     """R142"""
@@ -42,6 +43,7 @@ def test_it_carries_out_jobs_and_says_how_they_ended(fleet: Fleet, kind: str) ->
     assert fleet.remote_workers() == []
 
 
+@pytest.mark.slow_on("sqlite")
 @every_kind
 def test_it_holds_on_to_its_jobs_and_stops_them_when_asked(fleet: Fleet, kind: str) -> None:
     """R039: for longer than a lease."""
@@ -53,6 +55,7 @@ def test_it_holds_on_to_its_jobs_and_stops_them_when_asked(fleet: Fleet, kind: s
     assert fleet.ended(endless).state is State.CANCELLED
 
 
+@pytest.mark.slow_on("postgres")
 @every_kind
 def test_the_death_of_its_server_costs_nothing(fleet: Fleet, kind: str) -> None:
     """R142: what runs runs on, and is reported to the next one."""
@@ -68,6 +71,7 @@ def test_the_death_of_its_server_costs_nothing(fleet: Fleet, kind: str) -> None:
     assert fleet.ended(after).result == 2
 
 
+@pytest.mark.slow_on("sqlite")
 @every_kind
 def test_what_a_killed_worker_was_running_runs_again(fleet: Fleet, kind: str) -> None:
     """R142: its lease speaks, and one crash is charged."""
@@ -81,6 +85,7 @@ def test_what_a_killed_worker_was_running_runs_again(fleet: Fleet, kind: str) ->
     assert (ended.result, ended.crashes) == (2, 1)
 
 
+@pytest.mark.slow_on("postgres")
 @every_kind
 def test_a_worker_that_is_not_let_in_says_so_and_ends(fleet: Fleet, kind: str) -> None:
     """R199"""

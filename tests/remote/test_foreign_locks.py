@@ -16,6 +16,7 @@ LONGER = 2.0  # than the lease, each lock
 MODES = ("SHARE", "EXCLUSIVE", "ACCESS EXCLUSIVE")  # the first one is that of a CREATE INDEX
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.quiet
 def test_locks_longer_than_the_lease_cost_no_remote_worker_its_jobs(
     fleet: Fleet, database: Database

@@ -55,7 +55,7 @@ BEGUN = (
 
 
 @pytest.mark.quiet
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("loop", ["asyncio", pytest.param("uvloop", marks=pytest.mark.slow)])
 def test_half_open_connections_do_not_exhaust_the_service(
     ol: Outlast, processes: Processes, loop: str
 ) -> None:

@@ -62,6 +62,7 @@ def test_a_renewal_is_told_of_a_lock_although_many_calls_wait_for_it(
     assert (now.state, now.attempt, now.crashes) == (State.RUNNING, 1, 0)
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.quiet
 def test_many_workers_share_the_wait_for_a_lock(served: Served, database: Database) -> None:
     """R214: fifty workers that renew at the same moment hear of a lock within two waits, not one

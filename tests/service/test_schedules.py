@@ -104,6 +104,7 @@ def test_the_page_of_schedules_goes_on_until_all_were_seen(served: Served, ol: O
     assert "No matching schedules" in served.get("/schedules?text=nothing", admin).text
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.quiet
 def test_ten_thousand_schedules_are_a_page_of_fifty(served: Served, ol: Outlast) -> None:
     """R166: what is read is what is shown, and its count."""

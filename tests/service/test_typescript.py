@@ -40,6 +40,7 @@ def test_a_field_that_may_be_left_out_has_no_default() -> None:
     assert "(default: dead)" in schemas["RedriveBody"]["properties"]["state"]["description"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_the_generated_typescript_asks_for_what_is_required_alone(tmp_path: Path) -> None:
     """R202: the real generator, on the real description: each optional field of each request has

@@ -114,6 +114,7 @@ def test_a_claim_of_one_takes_one_while_others_write_to_the_rows(
     store.close()
 
 
+@pytest.mark.slow_on("pgbouncer")
 async def test_a_claim_that_is_cancelled_owns_nothing_for_long(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:

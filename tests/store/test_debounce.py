@@ -139,6 +139,7 @@ def test_many_calls_at_once_are_one_job_of_one_of_them(store: Store, database: D
     assert 0 <= waited(made) - 1000 * (made.args["n"] + 1) < 900
 
 
+@pytest.mark.slow_on("sqlite")
 @pytest.mark.kinds("sqlite", "postgres")
 def test_beside_workers_no_call_is_lost(store: Store, database: Database) -> None:
     """The last call's arguments run after it, whatever was claimed meanwhile."""

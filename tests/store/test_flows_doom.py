@@ -56,6 +56,7 @@ def counted(run: Run, operation: Callable[..., Any], *args: Any) -> int:
     return steps
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.kinds("sqlite", "postgres")
 @pytest.mark.parametrize("graph", [deep, dense])
 def test_all_who_waited_in_vain_end_at_once(

@@ -91,6 +91,7 @@ def test_a_statement_that_changes_many_pages_writes_no_temporary_file(
     assert seen and not [path for path in seen if "etilqs" in path]
 
 
+@pytest.mark.slow
 @pytest.mark.quiet  # autovacuum of a busy machine comes in between
 @pytest.mark.parametrize(
     ("jobs_in_lane", "number"),

@@ -210,6 +210,7 @@ class Monkeys:
         self.flows: list[str] = []
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.kinds("sqlite", "postgres")
 @pytest.mark.parametrize(
     ("calls", "changes"),

@@ -323,6 +323,7 @@ def _ending(claim: Claim, outcome: str) -> Transition:
     return decide(claim, ended, SLOW, 0.5)
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.kinds("sqlite", "postgres")
 @pytest.mark.parametrize(
     ("examples", "steps"),

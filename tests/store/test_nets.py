@@ -54,6 +54,7 @@ def counted(duty: Duty) -> tuple[int, int, int, int]:
     return duty.found, duty.healed, duty.skipped, duty.failed
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.quiet  # a sweep is bounded in time
 @pytest.mark.parametrize(
     ("stuck", "hopeless"),

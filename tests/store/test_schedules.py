@@ -345,6 +345,7 @@ def test_a_schedule_of_another_deployments_task_is_left_alone_and_shown_as_an_or
     assert app.schedules()[0].orphan is False
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.quiet
 def test_ten_thousand_schedules_due_at_once_fire_within_seconds(
     store: Any, app: Outlast, database: Database

@@ -36,6 +36,7 @@ def submit(run: Run, mode: str, **said: Any) -> Job:
     return job
 
 
+@pytest.mark.slow_on("sqlite")
 @each_mode
 @pytest.mark.kinds("sqlite", "postgres")
 @pytest.mark.parametrize("times", [10, pytest.param(100, marks=pytest.mark.campaign)])

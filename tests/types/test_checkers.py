@@ -35,11 +35,13 @@ def checked(request: pytest.FixtureRequest) -> tuple[str, dict[Path, Found]]:
     return request.param, (mypy if request.param == "mypy" else pyright)()
 
 
+@pytest.mark.slow
 def test_correct_uses_and_examples_pass(checked: tuple[str, dict[Path, Found]]) -> None:
     _, found = checked
     assert {path.name: dict(errors) for path, errors in found.items() if path != MISTAKES} == {}
 
 
+@pytest.mark.slow
 def test_each_mistake_is_found_and_nothing_else(checked: tuple[str, dict[Path, Found]]) -> None:
     checker, found = checked
     assert found[MISTAKES] == expected(checker)

@@ -18,6 +18,7 @@ SILENT = {"start", "rollback", "not-yet", "purge-changed"}  # they commit nothin
 OTHERS = {*SWEEP_STATEMENTS, "audit", "poison", "flow-prune", "late-finish", "wrong-clock"}
 
 
+@pytest.mark.slow
 @pytest.mark.quiet
 @pytest.mark.kinds("postgres")
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def steps(processes: Processes, folder: Path, patience: float, *words: object) -
 
 
 @pytest.mark.quiet
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 @pytest.mark.timeout(120)
 def test_a_clock_that_steps_costs_no_job_its_owner(
     processes: Processes, folder: Path, store: str

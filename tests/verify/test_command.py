@@ -44,6 +44,7 @@ def frozen(processes: Processes, database: Database) -> Process:
     return running
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_whoever_interrupts_it_finds_everything_removed(

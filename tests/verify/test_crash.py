@@ -18,6 +18,7 @@ NOT_WALKED: dict[str, str] = {
 }
 
 
+@pytest.mark.slow
 def test_whoever_is_killed_wherever_nothing_is_lost(
     processes: Processes, database: Database
 ) -> None:
@@ -52,6 +53,7 @@ TRACE = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("sqlite")
 def test_every_statement_that_writes_is_on_some_path(
     processes: Processes, database: Database

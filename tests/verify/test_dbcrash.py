@@ -17,6 +17,7 @@ MISSING = """
 """
 
 
+@pytest.mark.slow
 def test_a_server_that_crashes_loses_nothing_that_was_acknowledged(
     processes: Processes, folder: Path
 ) -> None:

@@ -39,6 +39,7 @@ def test_a_promoted_standby_has_all_that_was_acknowledged(
     assert said["jobs"] >= said["enqueued"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_two_primaries_accept_a_claim_for_one_owner(processes: Processes, folder: Path) -> None:
     """R215: claims that the standby never heard of are made again under the same fences, by others.

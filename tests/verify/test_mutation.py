@@ -55,8 +55,12 @@ def run(mutant: Mutant, request: pytest.FixtureRequest) -> MutationResults:
     return MutationRun([mutant], RunOptions(url=url)).run()
 
 
+def slow_param(name: str) -> object:
+    return pytest.param(name, marks=pytest.mark.slow)
+
+
 @pytest.mark.timeout(300)  # baseline and mutant, each with a budget of a minute, and their starts
-@pytest.mark.parametrize("name", AT_ONCE)
+@pytest.mark.parametrize("name", [AT_ONCE[0], *map(slow_param, AT_ONCE[1:])])
 def test_a_broken_protocol_is_noticed(name: str, request: pytest.FixtureRequest) -> None:
     """R207: with the net removed, the campaign is red; with it, the same points are green."""
     results = run(NAMED[name], request)
@@ -114,6 +118,7 @@ def test_a_copy_is_mutated_and_the_source_is_not(tmp_path: Path) -> None:
 # The command
 
 
+@pytest.mark.slow
 def test_each_hunt_is_told_and_put_on_record(processes: Processes, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.jsonl"
     only = ["--only", "key-ignored", "--only", "key-ignored", "--only", "own-connection"]
@@ -127,6 +132,7 @@ def test_each_hunt_is_told_and_put_on_record(processes: Processes, tmp_path: Pat
     assert (line["campaign"], line["caught"], line["survived"]) == ("mutants", 1, [])
 
 
+@pytest.mark.slow
 def test_a_survivor_is_told_and_the_exit_code_says_so(processes: Processes) -> None:
     """Whoever catches everything has caught nothing."""
     said = processes.python("""
@@ -141,6 +147,7 @@ def test_a_survivor_is_told_and_the_exit_code_says_so(processes: Processes) -> N
     assert "harmless survived: a comment is another one." in said.output()
 
 
+@pytest.mark.slow
 def test_what_fails_without_a_mutant_catches_none(processes: Processes, tmp_path: Path) -> None:
     """Run from a copy that is broken itself: that its mutants are noticed shows nothing."""
     copy = copy_package(NAMED["finish-before-handler"], tmp_path / "copy")

@@ -15,6 +15,7 @@ from tests.verify.test_crash import left
 from tools.mutants.mutation import POSTGRES, Edit, Mutant, RunOptions, copy_package, run_campaign
 
 
+@pytest.mark.slow
 @pytest.mark.quiet
 @pytest.mark.kinds("postgres")
 @pytest.mark.parametrize(

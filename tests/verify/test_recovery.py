@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from outlast.verify.campaigns.recovery import HeldJobs, Kill
 from outlast.verify.ledger import LedgerEntry
 from tests.support import Database, Processes
@@ -9,6 +11,7 @@ from tests.verify.running import PATIENCE, run, start
 from tests.verify.test_crash import left
 
 
+@pytest.mark.slow_on("postgres")
 def test_the_jobs_of_a_killed_worker_run_on_another(
     processes: Processes, database: Database
 ) -> None:
@@ -22,6 +25,7 @@ def test_the_jobs_of_a_killed_worker_run_on_another(
     assert left(database) == []
 
 
+@pytest.mark.slow_on("postgres")
 def test_it_is_shown_with_a_picture(processes: Processes, database: Database) -> None:
     shown = start(processes, "recovery", "--url", database.url, "--times", 2).succeed(PATIENCE)
     assert "recovery: n 2  p50" in shown

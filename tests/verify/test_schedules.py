@@ -38,7 +38,7 @@ def campaign(processes: Processes, folder: Path, *words: object) -> dict[str, An
 
 
 @pytest.mark.quiet
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 @pytest.mark.timeout(300)
 def test_each_tick_has_one_job_whoever_is_killed_and_wherever_the_clock_goes(
     processes: Processes, folder: Path, store: str

@@ -15,6 +15,7 @@ from tests.verify.test_command import group
 from tests.verify.test_crash import left
 
 
+@pytest.mark.slow
 def test_whatever_happens_under_load_nothing_is_lost(
     processes: Processes, database: Database
 ) -> None:

@@ -6,6 +6,8 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from outlast.verify.campaigns.campaign import CampaignOptions
 from outlast.verify.campaigns.zombie import MAX_TRIES, Zombie, ZombieCampaign, walk
 from outlast.verify.children import GAVE_UP_EXIT_CODE, ChildExit, Children
@@ -20,6 +22,7 @@ from tests.verify.test_crash import left
 OWNERS = {name for name, path in SCENARIOS.items() if path.owner}
 
 
+@pytest.mark.slow_on("postgres")
 def test_whoever_comes_back_too_late_changes_nothing(
     processes: Processes, database: Database
 ) -> None:

@@ -123,6 +123,7 @@ def broker(request: pytest.FixtureRequest) -> str:
     return rabbit.url
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("sqlite")
 @pytest.mark.parametrize("broker", ["redis"], indirect=True)
 def test_a_live_switch_runs_each_message_once(

@@ -14,6 +14,7 @@ CHECKS = "16 passed"
 LONGEST_RUN_S = 200.0
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("sqlite")
 def test_the_app_passes_its_tests_on_celery(
     database: Database, redis: RedisServer, processes: Processes, tmp_path: Path
