@@ -6,6 +6,7 @@ import math
 import random
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any
 
 from outlast import Outlast
 from outlast.model.histogram import BUCKETS
@@ -242,7 +243,7 @@ def _malicious(rows: Rows, stage: Stage, chunks: list[str], number: int) -> None
 
     flow, worker = rows.id(), evil(1)
     error = {"type": evil(2), "message": evil(3), "traceback": evil(4)}
-    names = {"task": evil(5), "queue": evil(6), "tenant": evil(7)}
+    names: dict[str, Any] = {"task": evil(5), "queue": evil(6), "tenant": evil(7)}
     for kind in ("outbox", "source"):
         rows.insert("bridge", kind=kind, name=f"{number} {evil(1)}", broker=evil(2), task=evil(3),
                     queues=[evil(6)], error=evil(4), seen_at=rows.now)  # fmt: skip

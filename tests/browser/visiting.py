@@ -57,10 +57,14 @@ class Visitor:
             if "Content Security Policy" in said.text or "Refused to" in said.text:
                 note(said.text)
 
+        def request(asked: Any) -> None:
+            if not asked.url.startswith(base):
+                note(f"asks {asked.url}")
+
         page.on("dialog", dialog)
         page.on("pageerror", lambda error: note(f"error {error}"))
         page.on("console", message)
-        page.on("request", lambda asked: asked.url.startswith(base) or note(f"asks {asked.url}"))
+        page.on("request", request)
 
     def visit(self, path: str, page: Any = None) -> Any:
         page = page or self.page
