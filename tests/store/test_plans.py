@@ -212,7 +212,8 @@ def test_an_ordered_list_reads_along_an_index(crowded: Crowded, name: str, index
     plan = explained(crowded.store, crowded.database, Statement(name, given | ALL_JOBS.params))
     assert "Seq Scan on job" not in plan and "SCAN outlast_job\n" not in plan, plan
     used = used_indexes(plan)
-    assert used & {index, "sqlite_autoindex_outlast_job_1"}, plan
+    # there are no dead ones, so that either of their two indexes will do
+    assert used & {index, f"{index}_at", "sqlite_autoindex_outlast_job_1"}, plan
 
 
 @pytest.mark.parametrize("chosen", [Filter(), Filter(state="succeeded"), Filter(state="dead")])
@@ -421,13 +422,13 @@ def crowd(database: Database, state: str, number: int) -> None:
         serial = f"WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM s WHERE n < {number})"
         id = f"printf('00000000-0000-7000-8000-%012x', n + {offset})"
         now, source = "strftime('%s') + 0.0", "s"
-        later = f"{now} + 3600"
+        later, ended = f"{now} + 3600", f"{now} - n / 1000.0"
     else:
         serial = ""
         id = f"CAST('00000000-0000-7000-8000-' || lpad(to_hex(n + {offset}), 12, '0') AS uuid)"
         now, source = "now()", f"generate_series(1, {number}) AS n"
-        later = "now() + interval '1 hour'"
-    times = f"{now}, {now}, {now}, {later if running else 'NULL'}, {'NULL' if running else now}"
+        later, ended = "now() + interval '1 hour'", "now() - n * interval '1 millisecond'"
+    times = f"{now}, {now}, {now}, {later if running else 'NULL'}, {'NULL' if running else ended}"
     with database.connect() as connection:
         connection.execute(
             f"INSERT INTO {table(database, 'job')} ({columns}) {serial}"

@@ -19,6 +19,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "set_theme": {"data": {"theme": "dark"}},
     "overview_page": {},
     "live_overview": {},
+    "live_jobs": {"params": {"state": "ready"}},
     "queues_page": {},
     "lanes_page": {"params": A_QUEUE},
     "workers_page": {},
