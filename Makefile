@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-
 
 # What differs between versions of Python: decisions, both stores, processes, forks, event loops.
 SMOKE ?= tests/model tests/store/test_claim.py tests/worker/test_isolated.py \
- tests/service/test_jobs.py tests/remote/test_worker.py \
+  tests/worker/test_forks_and_threads.py tests/service/test_jobs.py tests/remote/test_worker.py \
   tests/integrations/django/test_cases.py
 
 # Who starts thousands of processes does not have each of them compile the package anew.

@@ -215,6 +215,64 @@ busy.join()
     assert numbers(app) == Counter([1, 2])
 
 
+@pytest.mark.kinds("sqlite")
+def test_a_fork_waits_for_another_threads_import(
+    app: App, processes: Processes, tmp_path: Path
+) -> None:
+    """R193: a child inherits the locks of modules, whose holders stay behind with the parent."""
+    (tmp_path / "late_module.py").write_text(
+        "import builtins\nbuiltins.importing.set()\nbuiltins.finish.wait()\n"
+    )
+    script = (
+        CLIENT
+        + f"""
+import builtins
+builtins.importing, builtins.finish = threading.Event(), threading.Event()
+sys.path.insert(0, {str(tmp_path)!r})
+
+def load():
+    import late_module
+
+busy = threading.Thread(target=load)
+busy.start()
+builtins.importing.wait()
+threading.Timer(0.2, builtins.finish.set).start()
+wait_for([fork(load)])
+busy.join()
+"""
+    )
+    processes.python(script, env=app.environment()).succeed(20.0)
+
+
+@pytest.mark.kinds("sqlite")
+def test_a_program_that_runs_inside_an_import_may_fork(
+    app: App, processes: Processes, tmp_path: Path
+) -> None:
+    """R193: no fork waits for ever for an import that lasts as long as the program."""
+    (tmp_path / "endless_module.py").write_text("import builtins\nbuiltins.run()\n")
+    script = (
+        CLIENT
+        + f"""
+import builtins
+sys.path.insert(0, {str(tmp_path)!r})
+
+def forks():
+    wait_for([fork(lambda: app.mark.enqueue(1))])
+
+def run():
+    forks()                                     # in the thread that imports
+    other = threading.Thread(target=forks)
+    other.start()
+    other.join()
+
+builtins.run = run
+import endless_module
+"""
+    )
+    processes.python(script, env=app.environment()).succeed(20.0)
+    assert numbers(app) == Counter([1, 1])
+
+
 def test_a_handler_may_fork(app: App, processes: Processes) -> None:
     """R193: a worker's own connections survive a handler that forks, and so does its child's use
     of them."""

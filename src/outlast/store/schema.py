@@ -27,7 +27,6 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib import readers as _readers  # noqa: F401 - not later, beside a fork
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
