@@ -106,6 +106,25 @@ WIDEST = """[...document.querySelectorAll("main *")]
   .slice(0, 3).map((one) => one.outerHTML.slice(0, 160))"""
 
 
+# Drop the rules of cards.
+NO_CARDS = """for (const sheet of document.styleSheets) {
+  for (let place = sheet.cssRules.length - 1; place >= 0; place -= 1) {
+    if (sheet.cssRules[place].cssText.includes("attr(data-label)")) sheet.deleteRule(place);
+  }
+}"""
+
+
+@pytest.mark.parametrize("window", [PHONE, SMALL], ids=["390", "360"])
+def test_tables_that_are_no_cards_are_wider_than_a_phone(
+    visitor: Visitor, window: dict[str, Any]
+) -> None:
+    """The test above would notice."""
+    page = visitor.visit("/jobs", visitor.open(**window))
+    assert page.evaluate(WIDEST) == []
+    page.evaluate(NO_CARDS)
+    assert page.evaluate(WIDEST) != []
+
+
 def test_a_row_is_a_card_with_a_word_for_each_value(visitor: Visitor) -> None:
     """R167: one below the other on a phone, beside each other on a desk; a table for a reader of
     the screen in both."""

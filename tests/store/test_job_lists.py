@@ -15,6 +15,7 @@ from outlast.ops.job_lists import (
     JobOrder,
     ListCursor,
     LongArguments,
+    _merged,
     add_arguments,
     ordered_jobs,
     selected,
@@ -77,6 +78,16 @@ def test_every_order_has_all_jobs_once(run: Run, jobs: list[Any]) -> None:
             key = [(getattr(job, name) if name else None, job.id) for job in fits]
             wanted = [id for _, id in sorted(key, reverse=descending)]
             assert found == wanted, (state, reach, window, column, descending)
+
+
+def test_windows_of_table_and_archive_are_one_in_order() -> None:
+    """R166, R249: each job once, and none behind the end of a window that may go on."""
+    table, archive = [("b", 2.0, 1), ("c", 3.0, 1), ("f", 6.0, 1)], [("a", 1.0, 1), ("c", 3.0, 0)]
+    whole = _merged([table, archive], window=4)
+    assert [id for id, _, _ in whole.rows] == ["a", "b", "c", "f"] and whole.last is None
+    cut = _merged([table, archive], window=2)
+    assert [id for id, _, _ in cut.rows] == ["a", "b", "c"]
+    assert cut.last == ListCursor(3.0, "c")
 
 
 def test_orders_differ(jobs: list[Any]) -> None:

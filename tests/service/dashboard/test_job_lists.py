@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from outlast.service.dashboard.cards import as_cards
-from outlast.service.dashboard.live_lists import REFRESH_INTERVAL_S
+from outlast.service.dashboard.live_lists import REFRESH_INTERVAL_S, JobList, LiveLists
 from tests.service.dashboard.looking import Browser
 from tests.service.dashboard.test_actions import recorded
 from tests.service.dashboard.test_job_pages import dead
@@ -183,6 +183,28 @@ def test_a_list_is_sent_again_when_a_row_changes(served: Served) -> None:
     assert parts.total() <= 3, "a version for each change, none without one"
     eventually(lambda: len(lists) == 0, timeout=5)
     assert served.app.service.viewers.taken == 0
+
+
+async def test_a_list_that_did_not_change_is_not_sent_again(served: Served) -> None:
+    """R166: however often it is read; only a sign of life is."""
+    (job,) = put(served.ol.store.run)
+    reads = 0
+
+    async def read() -> JobList:
+        nonlocal reads
+        reads += 1
+        return JobList(served.ol.jobs(), None)
+
+    changes = LiveLists().changes("all", read, keep_alive_s=0.0)
+    first = await anext(changes)
+    assert first is not None and [one.id for one in first.jobs] == [job.id]
+    while reads < 3:
+        assert await anext(changes) is None
+    served.ol.cancel(job.id)
+    while (last := await anext(changes)) is None:
+        assert reads < 6
+    assert str(last.jobs[0].state) == "cancelled"
+    await changes.aclose()
 
 
 def test_viewers_of_a_list_share_what_is_read(served: Served) -> None:
