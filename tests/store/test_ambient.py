@@ -7,12 +7,16 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from outlast import InvalidSetting, Outlast
+from outlast.model.service_key import service_key
+from outlast.model.signal_link import KEY_PURPOSE, PATH, is_signed
+from outlast.ops.signal_links import signing_secret
 from tests.support import Database
 
 
@@ -61,6 +65,28 @@ def test_signals_and_their_links_join_too(ol: Outlast, engine: Any) -> None:
         ol.signal_link(job, "stop", True)
         session.rollback()
     assert [one.name for one in ol.signal_links(job)] == ["go"]
+
+
+@pytest.mark.kinds("postgres")
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+def test_the_first_link_of_a_transaction_holds_up_nobody(
+    ol: Outlast, database: Database, isolation: str
+) -> None:
+    """R002, R198: the secret that signs all links is not part of the first caller's transaction:
+    other first callers do not wait for it, and it stays when that transaction is rolled back."""
+    job = ol.task(lambda: None, name="noop").enqueue()
+    with psycopg.connect(database.url) as first, psycopg.connect(database.url) as second:
+        for caller in (first, second):
+            caller.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+            caller.execute("SET LOCAL lock_timeout = '1s'")
+            caller.execute("SELECT 1 FROM pg_class").fetchone()  # takes its snapshot
+        undone = ol.signal_link(job, "go", True, conn=first)
+        kept = ol.signal_link(job, "stop", True, conn=second)
+        second.commit()
+        first.rollback()
+    key = service_key(ol.store.run(signing_secret), KEY_PURPOSE)
+    assert all(is_signed(key, link.path.removeprefix(PATH)) for link in (undone, kept))
+    assert [one.name for one in ol.signal_links(job)] == ["stop"]
 
 
 @pytest.mark.kinds("postgres")

@@ -14,6 +14,7 @@ from ..model.signal_link import PATH, LinkRecord, SignalLink, new_link
 from ..model.task import Registry
 from ..ops import signal_links as link_ops
 from ..ops.signal_links import SignalForm
+from ..store.dialects import SQLITE
 from .base import actor, job_id
 from .faces import Face
 from .signals import declared_signals
@@ -45,11 +46,21 @@ async def signal_link(  # noqa: PLR0913 - each of them has a default
     registry = on.parts.registry
     given = new, actor(), declared_signals(registry), declared_forms(registry)
     if (conn := on.ambient(conn)) is not None:
-        link, secret = await on.act_on(conn, link_ops.create_link(*given))
+        signing = await _signing_secret(on)
+        link, secret = await on.act_on(conn, link_ops.create_link(*given, signing=signing))
     else:
         link, secret = await on.run(link_ops.create_link, *given)
     path = PATH + secret
     return SignalLink(link.id, link.job, link.name, link.expires_at, path, on.parts.public_url)
+
+
+async def _signing_secret(on: Face) -> str | None:
+    """The secret that signs links, stored in a transaction of its own if there is none: others
+    would wait for the caller's to end. On SQLite they wait in any case, and so would we."""
+    if on.store.address.dialect == SQLITE:
+        return None
+    await on.ready_beside_caller(create=False)
+    return await on.run(link_ops.signing_secret)
 
 
 async def signal_links(on: Face, job: str | Job) -> list[LinkRecord]:

@@ -34,9 +34,15 @@ SignalForm = Callable[[str, str], Mapping[str, Any] | None]
 
 
 def create_link(
-    new: NewLink, by: str, check: CheckSignal, form: SignalForm, reach: Access = ALL_JOBS
+    new: NewLink,
+    by: str,
+    check: CheckSignal,
+    form: SignalForm,
+    reach: Access = ALL_JOBS,
+    signing: str | None = None,
 ) -> Op[tuple[LinkRecord, str]]:
-    """Store a link for a job that has not ended: its record, and the secret of its address."""
+    """Store a link for a job that has not ended: its record, and the secret of its address.
+    `signing` is the stored signing secret, if it is known."""
     yield BEGIN
     rows: Rows = yield Statement("read_recipient", {"id": new.job, **reach.params})
     if not rows:
@@ -47,7 +53,7 @@ def create_link(
     for choice in new.choices or ():
         check(task, new.name, choice.value)
     schema = None if new.choices else form(task, new.name)
-    key = service_key((yield from signing_secret()), KEY_PURPOSE)
+    key = service_key(signing or (yield from signing_secret()), KEY_PURPOSE)
     secret = sign(key, new.secret)
     given = {
         "id": new.id, "hash": link_hash(secret), "job": new.job, "name": new.name,
