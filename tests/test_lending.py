@@ -100,3 +100,23 @@ def test_a_session_that_was_left_is_ended(schemas: Schemas) -> None:
     assert not changed(schemas, write)
     with closing(sessions[0]) as left, pytest.raises(psycopg.OperationalError):
         left.execute("COMMIT")
+
+
+def test_to_drop_a_schema_ends_nobody_elses_transaction(schemas: Schemas) -> None:
+    url = schemas.server.url()
+    with (
+        psycopg.connect(url) as reader,
+        psycopg.connect(url) as maker,
+        psycopg.connect(url) as other,
+        schemas.lend() as schema,
+    ):
+        reader.execute(f"SELECT count(*) FROM {schema}.job")
+        maker.execute(f"CREATE TABLE {schema}.more (id integer)")
+        other.execute("CREATE TEMPORARY TABLE kept (id integer)")
+        drop_schema(schemas.server, schema)
+        assert other.execute("SELECT count(*) FROM kept").fetchone() == (0,)
+        for ended in (reader, maker):
+            with pytest.raises(psycopg.OperationalError):
+                ended.execute("SELECT 1")
+        found = "SELECT count(*) FROM pg_namespace WHERE nspname = %s"
+        assert other.execute(found, (schema,)).fetchone() == (0,)

@@ -73,8 +73,20 @@ def new_name() -> str:
     return f"test_{os.getpid()}_{next(_numbers)}"
 
 
+# Who holds or waits for a lock on a schema or a table in it; a table that is being made is not
+# visible yet, but whoever makes it holds its schema.
+LOCKING = """
+SELECT DISTINCT l.pid FROM pg_locks AS l
+LEFT JOIN pg_class AS c ON l.locktype = 'relation' AND c.oid = l.relation
+LEFT JOIN pg_namespace AS n ON n.oid = c.relnamespace OR (l.locktype = 'object'
+    AND l.classid = 'pg_namespace'::regclass AND n.oid = l.objid)
+WHERE l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND n.nspname = %s AND l.pid <> pg_backend_pid()
+"""
+
+
 def drop_schema(server: Postgres, schema: str) -> None:
-    """Drop a test's schema, and end whoever still holds locks in it."""
+    """Drop a test's schema, and end whoever still holds locks in it, but nobody else."""
     drop = sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema))
     with psycopg.connect(server.url(), autocommit=True) as connection:
         connection.execute("SET client_min_messages = warning")
@@ -83,11 +95,8 @@ def drop_schema(server: Postgres, schema: str) -> None:
             connection.execute(drop)
         except psycopg.errors.LockNotAvailable:
             # A test that failed half-way left a transaction open.
-            connection.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-                " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
-                " AND xact_start IS NOT NULL"
-            )
+            end = f"SELECT pg_terminate_backend(pid, 5000) FROM ({LOCKING}) AS locking"
+            connection.execute(end, (schema,))
             connection.execute(drop)
 
 
