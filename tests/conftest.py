@@ -11,6 +11,7 @@ import itertools
 import os
 import shutil
 import signal
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -198,15 +199,27 @@ def _kinds(metafunc: pytest.Metafunc) -> tuple[str, ...]:
 
 
 def _marks(metafunc: pytest.Metafunc, kind: str) -> list[pytest.MarkDecorator]:
-    """Through pgbouncer a test is slow, if it runs on PostgreSQL without it, too."""
-    marker = metafunc.definition.get_closest_marker("slow_on")
-    slow = set(marker.args) if marker else set()
-    if "postgres" in _kinds(metafunc) and not metafunc.config.getoption("--through-pgbouncer"):
-        slow.add("pgbouncer")
     return [
         *([] if kind == "sqlite" else [getattr(pytest.mark, kind)]),
-        *([pytest.mark.slow] if kind in slow else []),
+        *([pytest.mark.slow] if kind in _slow_kinds(metafunc) else []),
     ]
+
+
+def _slow_kinds(metafunc: pytest.Metafunc) -> set[str]:
+    """Those of its mark `slow_on`. Without one, a test that starts processes is slow on one of the
+    two databases: half of these tests on each, so that the default run has the deaths of both.
+
+    Through pgbouncer a test is slow, if it runs on PostgreSQL without it, too.
+    """
+    kinds, name = _kinds(metafunc), metafunc.definition.originalname
+    slow: set[str] = set()
+    if marker := metafunc.definition.get_closest_marker("slow_on"):
+        slow.update(marker.args)
+    elif "processes" in metafunc.fixturenames and {"sqlite", "postgres"} <= set(kinds):
+        slow.add("sqlite" if zlib.crc32(name.encode()) % 2 else "postgres")
+    if "postgres" in kinds and not metafunc.config.getoption("--through-pgbouncer"):
+        slow.add("pgbouncer")
+    return slow
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -84,15 +84,21 @@ PAIRS = """
     def test_c(): ...
     @pytest.mark.kinds("postgres", "pgbouncer")
     def test_d(database): ...
+    def test_e(database, processes): ...
+    def test_h(database, processes): ...
+    @pytest.mark.slow_on()
+    def test_everywhere(database, processes): ...
 """
 DEFAULT_TIER = ["test_a[sqlite-sync]", "test_a[postgres-async]", "test_b[sqlite]"]
-DEFAULT_TIER += ["test_d[postgres]"]
+DEFAULT_TIER += ["test_d[postgres]", "test_e[postgres]", "test_h[sqlite]"]
+DEFAULT_TIER += ["test_everywhere[sqlite]", "test_everywhere[postgres]"]
 SLOW_TIER = ["test_a[sqlite-async]", "test_a[postgres-sync]", "test_b[postgres]", "test_c"]
-SLOW_TIER += ["test_d[pgbouncer]"]
+SLOW_TIER += ["test_d[pgbouncer]", "test_e[sqlite]", "test_h[postgres]"]
 
 
 def test_each_test_is_in_the_default_run_or_slow(small: Small) -> None:
-    """Both databases and both colours are in the default run; the other pairs are slow."""
+    """Both databases and both colours are in the default run; the other pairs are slow. Of two
+    databases on which processes start, one is, unless a mark says otherwise."""
     for options, wanted in (([], DEFAULT_TIER), (["-m", "slow"], SLOW_TIER)):
         run = small.run(PAIRS, "--collect-only", "-q", *options)
         collected = {line.partition("::")[2] for line in run.stdout.splitlines() if "::" in line}

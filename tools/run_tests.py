@@ -23,10 +23,6 @@ PROCESSES = str(5 * min(os.cpu_count() or 2, 4) // 2)
 SIDE_BY_SIDE = ["-n", PROCESSES, "--dist", "worksteal"]
 QUIET = ["-n", "2", "--dist", "load", "--maxschedchunk", "1"]  # most of them wait for a lease
 
-# Without a mark in the file, half of the pairs of a database and a colour are slow, and so is
-# pgbouncer beside PostgreSQL: tests/conftest.py.
-PAIRED = tuple(Path("tests") / folder for folder in ("crash", "store", "worker"))
-
 # The tiers of `make test` and `make slow`. Campaigns have their own command.
 DEFAULT, SLOW = "not slow and not campaign", "slow and not campaign"
 
@@ -38,10 +34,10 @@ def main(arguments: list[str]) -> int:
     """The exit code of pytest: of the first run that failed, if any did."""
     slow = "--slow" in arguments
     given = [argument for argument in arguments if argument != "--slow"]
-    tier, marks = (SLOW, ["mark.slow"]) if slow else (DEFAULT, [])
+    tier = SLOW if slow else DEFAULT
     codes = [
-        _pytest(*SIDE_BY_SIDE, "-m", f"{tier} and not quiet", *given, *_files(given, marks)),
-        _pytest(*QUIET, "-m", f"{tier} and quiet", *given, *_files(given, [*marks, "mark.quiet"])),
+        _pytest(*SIDE_BY_SIDE, "-m", f"{tier} and not quiet", *given),
+        _pytest(*QUIET, "-m", f"{tier} and quiet", *given, *_quiet_files(given)),
     ]
     if FAILED in codes:
         _diagnose()
@@ -49,21 +45,13 @@ def main(arguments: list[str]) -> int:
     return failures[0] if failures else min(codes)
 
 
-def _files(given: list[str], marks: list[str]) -> list[str]:
-    """Those with all of these marks, unless files were named: to collect all of them takes longer
-    than most quiet tests."""
-    if not marks or any(Path(argument.partition("::")[0]).exists() for argument in given):
+def _quiet_files(given: list[str]) -> list[str]:
+    """Those with quiet tests, unless files were named: to collect all of them takes longer than
+    most quiet tests. Which tests are slow, no file says alone: see tests/conftest.py."""
+    if any(Path(argument.partition("::")[0]).exists() for argument in given):
         return []
-    return [
-        str(file)
-        for file in sorted(Path("tests").rglob("test_*.py"))
-        if all(mark in _marks_in(file) for mark in marks)
-    ]
-
-
-def _marks_in(file: Path) -> str:
-    paired = any(file.is_relative_to(folder) for folder in PAIRED)
-    return file.read_text("utf-8") + ("mark.slow" if paired else "")
+    files = sorted(Path("tests").rglob("test_*.py"))
+    return [str(file) for file in files if "mark.quiet" in file.read_text("utf-8")]
 
 
 def _pytest(*arguments: str) -> int:

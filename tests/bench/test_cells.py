@@ -44,6 +44,7 @@ def test_both_are_measured_by_turns(database: Database, ground: Ground) -> None:
     assert results["conditions"]["machine"]["cores"] >= 1
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.parametrize("name", ["bare", "outlast"])
 def test_what_was_drained_is_finished_durably(
     database: Database, ground: Ground, name: str
@@ -111,6 +112,7 @@ def test_latency_and_recovery_are_measured(database: Database, ground: Ground) -
     assert 0 < recovery["seconds"] < 30
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("sqlite")
 def test_who_cannot_do_a_cell_is_left_out_with_the_reason(
     database: Database, ground: Ground

@@ -29,6 +29,7 @@ def count(text: str) -> int:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("sqlite")
 def test_worker_processes_are_told_where_blobs_are(
     database: Database, processes: Processes, tmp_path: Path

@@ -10,6 +10,7 @@ from tests.bridges.kill_checks import check_kills, check_sink, check_source
 from tests.bridges.killing import SINK_STEPS, SOURCE_STEPS, Bridged
 from tests.bridges.webhook_killing import Hooked
 from tests.support import Database, Processes
+from tests.support.tiers import slow_but
 
 KILLS = int(os.environ.get("OUTLAST_KILLS", "100"))  # of each cell of the campaign
 
@@ -18,7 +19,7 @@ redis_only = pytest.mark.parametrize("broker", ["redis"], indirect=True)
 
 @pytest.mark.slow_on("postgres")
 @redis_only
-@pytest.mark.parametrize("step", SOURCE_STEPS)
+@pytest.mark.parametrize("step", slow_but(["after commit", "before acknowledge"], SOURCE_STEPS))
 def test_a_message_is_one_job_wherever_its_receiver_is_killed(
     bridged: Bridged, processes: Processes, step: str
 ) -> None:
@@ -28,7 +29,7 @@ def test_a_message_is_one_job_wherever_its_receiver_is_killed(
 
 @pytest.mark.slow_on("sqlite")
 @redis_only
-@pytest.mark.parametrize("step", SINK_STEPS)
+@pytest.mark.parametrize("step", slow_but(["after send"], SINK_STEPS))
 def test_every_message_is_sent_in_order_wherever_its_sender_is_killed(
     bridged: Bridged, processes: Processes, step: str
 ) -> None:
@@ -62,7 +63,9 @@ CAMPAIGN = [
 ]
 
 
-@pytest.mark.parametrize("step", [*SOURCE_STEPS, *SINK_STEPS])
+@pytest.mark.parametrize(
+    "step", slow_but(["after commit", "after send"], [*SOURCE_STEPS, *SINK_STEPS])
+)
 def test_a_webhook_is_lost_neither_way_wherever_a_process_is_killed(
     hooked: Hooked, processes: Processes, step: str
 ) -> None:

@@ -77,6 +77,7 @@ def test_a_link_is_answered_by_a_button_and_works_once(visitor: Visitor) -> None
     context.close()
 
 
+@pytest.mark.slow
 def test_a_job_is_answered_by_a_form_of_its_signal_s_type(visitor: Visitor) -> None:
     """R247: what is wrong is said, and nothing is sent; then the job goes on."""
     ol, job, before = visitor.served.ol, parked(visitor, "by-form"), len(values(visitor))

@@ -62,6 +62,7 @@ def test_axe_finds_no_barrier_on_any_page_in_either_theme(
     assert not found, "\n".join(f"{path}: {one}" for path, ones in found.items() for one in ones)
 
 
+@pytest.mark.slow
 def test_the_login_and_a_refusal_have_no_barrier_either(visitor: Visitor) -> None:
     """R167"""
     page = visitor.browser.new_context(reduced_motion="reduce").new_page()
@@ -72,6 +73,7 @@ def test_the_login_and_a_refusal_have_no_barrier_either(visitor: Visitor) -> Non
     page.context.close()
 
 
+@pytest.mark.slow
 def test_axe_notices_a_barrier(visitor: Visitor) -> None:
     page = visitor.visit("/jobs")
     page.evaluate(axe())
@@ -114,6 +116,7 @@ NO_CARDS = """for (const sheet of document.styleSheets) {
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [PHONE, SMALL], ids=["390", "360"])
 def test_tables_that_are_no_cards_are_wider_than_a_phone(
     visitor: Visitor, window: dict[str, Any]
@@ -125,6 +128,7 @@ def test_tables_that_are_no_cards_are_wider_than_a_phone(
     assert page.evaluate(WIDEST) != []
 
 
+@pytest.mark.slow
 def test_a_row_is_a_card_with_a_word_for_each_value(visitor: Visitor) -> None:
     """R167: one below the other on a phone, beside each other on a desk; a table for a reader of
     the screen in both."""
@@ -173,6 +177,7 @@ def test_main_actions_are_reached_by_keyboard_alone(visitor: Visitor) -> None:
     assert "Pause" in page.evaluate("document.activeElement.innerText"), "focus is back"
 
 
+@pytest.mark.slow
 def test_the_first_tab_skips_the_menu(visitor: Visitor) -> None:
     """R167"""
     page = visitor.visit("/jobs")

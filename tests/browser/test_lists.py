@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.browser.visiting import Visitor
 from tests.store.jobs import end, put, put_and_take
 from tests.support import eventually
@@ -24,6 +26,7 @@ def open_list(visitor: Visitor, path: str, **settings: Any) -> Any:
     return page
 
 
+@pytest.mark.slow
 def test_rows_change_and_come_by_themselves(visitor: Visitor) -> None:
     """R166, R167: the state of a job, and a new one, without a reload; the focus stays."""
     run = visitor.served.ol.store.run
@@ -41,6 +44,7 @@ def test_rows_change_and_come_by_themselves(visitor: Visitor) -> None:
     assert visitor.executed(page) == []
 
 
+@pytest.mark.slow
 def test_a_list_waits_while_somebody_selects_or_writes_a_filter(visitor: Visitor) -> None:
     """R167: nothing moves under a selection; afterwards the list is as it is now."""
     run = visitor.served.ol.store.run
@@ -63,6 +67,7 @@ def test_a_list_waits_while_somebody_selects_or_writes_a_filter(visitor: Visitor
     page.wait_for_selector(row(third.id))
 
 
+@pytest.mark.slow
 def test_under_the_pointer_rows_change_in_place(visitor: Visitor) -> None:
     """R167: none comes or moves where somebody is about to click."""
     run = visitor.served.ol.store.run
@@ -77,6 +82,7 @@ def test_under_the_pointer_rows_change_in_place(visitor: Visitor) -> None:
     page.wait_for_selector(row(second.id))
 
 
+@pytest.mark.slow
 def test_selected_jobs_are_redriven_in_a_dialog(visitor: Visitor) -> None:
     """R166, R167, R200: by mouse and by key, those and no others; also without a script."""
     ol = visitor.served.ol
@@ -114,6 +120,7 @@ def test_selected_jobs_are_redriven_in_a_dialog(visitor: Visitor) -> None:
     assert visitor.executed(page) == []
 
 
+@pytest.mark.slow
 def test_a_heading_sorts(visitor: Visitor) -> None:
     """R166: oldest first, and back."""
     jobs = [job.id for job in put(visitor.served.ol.store.run, 3, queue="sorted")]

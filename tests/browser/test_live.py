@@ -21,6 +21,7 @@ def say(visitor: Visitor, job: str, note: str, number: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_events_come_by_themselves_and_after_a_lost_connection(visitor: Visitor) -> None:
     """R135: each once and in order, with the connection cut between them; the browser comes
     back without help."""
@@ -39,6 +40,7 @@ def test_events_come_by_themselves_and_after_a_lost_connection(visitor: Visitor)
     assert visitor.executed(page) == []
 
 
+@pytest.mark.slow
 def test_a_page_says_when_its_job_has_ended(visitor: Visitor) -> None:
     """The state, the words and the result change without a reload, and the stream is over."""
     (job,) = put(visitor.served.ol.store.run, queue="live")
@@ -64,6 +66,7 @@ def test_without_a_script_all_of_it_is_there(visitor: Visitor) -> None:
     assert "no longer needed" in page.inner_text("#events")
 
 
+@pytest.mark.slow
 def test_an_id_is_copied_by_a_press(visitor: Visitor) -> None:
     page = visitor.open(permissions=["clipboard-read", "clipboard-write"])
     job = visitor.stage.jobs["dead"]
@@ -162,6 +165,7 @@ def test_the_dead_are_redriven_by_what_they_died_of(visitor: Visitor) -> None:
     assert dead(visitor) == before - number
 
 
+@pytest.mark.slow
 def test_what_operators_do_is_asked_in_a_dialog_and_told(visitor: Visitor) -> None:
     """R167, R200: in a browser as without a script."""
     page = visitor.visit(f"/jobs/{visitor.stage.jobs['running']}")
@@ -194,6 +198,7 @@ def dead(visitor: Visitor) -> int:
     return int(visitor.served.ol.counts()["dead"])
 
 
+@pytest.mark.slow
 def test_a_token_is_made_shown_once_and_revoked(visitor: Visitor) -> None:
     """R143: its secret is on one page, and on no other ever after."""
     page = visitor.visit("/tokens")
@@ -212,6 +217,7 @@ def test_a_token_is_made_shown_once_and_revoked(visitor: Visitor) -> None:
     eventually(lambda: visitor.served.get("/api/v1/whoami", secret).status_code == 401, timeout=6)
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_a_token_is_said_in_the_form(visitor: Visitor) -> None:
     page = visitor.visit("/tokens")
     page.fill("#name", "nobody")

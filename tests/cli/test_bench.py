@@ -13,6 +13,7 @@ import pytest
 
 from tests.support import Postgres, Process, Processes, eventually
 from tests.support.processes import alive
+from tests.support.tiers import slow_but
 
 
 @pytest.fixture
@@ -38,6 +39,7 @@ def test_a_table_of_medians(run: Callable[..., Process], tmp_path: Path) -> None
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_json_on_a_schema_that_is_dropped(
     run: Callable[..., Process], tmp_path: Path, postgres_server: Postgres
 ) -> None:
@@ -55,7 +57,7 @@ def test_json_on_a_schema_that_is_dropped(
     assert leftovers(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", slow_but([signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]))
 def test_who_stops_it_finds_nothing_left_behind(
     run: Callable[..., Process], tmp_path: Path, postgres_server: Postgres, number: int
 ) -> None:

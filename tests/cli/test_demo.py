@@ -23,6 +23,7 @@ from outlast.ops.claim import ClaimRequest, claim
 from outlast.verify.ledger import LedgerEntry
 from tests.support import Postgres, Process, Processes, eventually
 from tests.support.processes import alive
+from tests.support.tiers import slow_but
 
 
 @pytest.fixture
@@ -95,6 +96,7 @@ def test_the_dashboard_shows_the_kills_of_the_demo(
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_the_demo_on_postgres_drops_the_schema_it_made(
     run: Callable[..., Process], tmp_path: Path, postgres_server: Postgres
 ) -> None:
@@ -108,6 +110,7 @@ def test_the_demo_on_postgres_drops_the_schema_it_made(
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_job_that_vanishes_is_noticed(
     run: Callable[..., Process], postgres_server: Postgres
 ) -> None:
@@ -132,6 +135,7 @@ def test_a_job_that_vanishes_is_noticed(
     assert "a guarantee was broken" in demo.output()
 
 
+@pytest.mark.slow
 def test_what_is_not_done_in_time_is_stuck(run: Callable[..., Process], tmp_path: Path) -> None:
     demo = run("--jobs", 2000, "--seconds", 1, "--json")
     assert demo.wait(60.0) == 1
@@ -142,7 +146,9 @@ def test_what_is_not_done_in_time_is_stuck(run: Callable[..., Process], tmp_path
     assert leftovers(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", slow_but([signal.SIGTERM], [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+)
 def test_the_workers_end_with_the_demo(
     run: Callable[..., Process], tmp_path: Path, number: int
 ) -> None:

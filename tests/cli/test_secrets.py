@@ -14,6 +14,7 @@ from outlast.cli.errors import error_message
 from outlast.store.address import parse
 from tests.cli.conftest import Program, patiently
 from tests.support import Database
+from tests.support.tiers import slow_but
 
 SECRET = "hunter2"
 ID = "0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f"
@@ -155,7 +156,9 @@ def test_whatever_an_error_quotes_is_masked() -> None:
 
 
 @pytest.mark.kinds("postgres")
-@pytest.mark.parametrize("flags", [[], ["--processes", "2"], ["--log-format", "json"]])
+@pytest.mark.parametrize(
+    "flags", slow_but([["--processes", "2"]], [[], ["--processes", "2"], ["--log-format", "json"]])
+)
 def test_a_worker_does_not_log_the_password(
     program: Program, database: Database, flags: list[str], tmp_path: Path
 ) -> None:

@@ -172,7 +172,7 @@ def live_through(place: Place, change: Change, processes: Processes) -> None:
     ("store", "gap"),
     [
         pytest.param("sqlite", True, id="sqlite-gap"),
-        pytest.param("postgres", False, id="postgres-fold"),
+        pytest.param("postgres", False, id="postgres-fold", marks=pytest.mark.slow),
         # Which ticks there are is decided without a store: tests/model/test_schedule.py has both.
         pytest.param("sqlite", False, id="sqlite-fold", marks=pytest.mark.campaign),
         pytest.param("postgres", True, id="postgres-gap", marks=pytest.mark.campaign),

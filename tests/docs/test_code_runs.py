@@ -9,11 +9,20 @@ import pytest
 
 from tests.docs.pages import PAGES, ROOT, Page
 from tests.support import Postgres, Processes
+from tests.support.tiers import slow_but
 
 WITH_CODE = [page for page in map(Page, PAGES) if page.python]
 AT_MOST_UNTESTED = 2
 
+# Where a reader begins, and a page on PostgreSQL: the others are slow.
+FIRST = {"README.md", "docs/tutorial/first-job.md", "docs/how-to/transactional-enqueue.md"}
+
 every_page = pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
+page_by_page = pytest.mark.parametrize(
+    "page",
+    slow_but([page for page in WITH_CODE if page.name in FIRST], WITH_CODE),
+    ids=lambda page: page.name,
+)
 
 
 @pytest.fixture
@@ -31,7 +40,7 @@ def surroundings(request: pytest.FixtureRequest, page: Page) -> Iterator[dict[st
         server.execute("DROP DATABASE app WITH (FORCE)")
 
 
-@every_page
+@page_by_page
 def test_the_code_of_every_page_runs_as_printed(
     page: Page, surroundings: dict[str, str | None], processes: Processes, tmp_path: Path
 ) -> None:

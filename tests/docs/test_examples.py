@@ -120,6 +120,7 @@ def write_picture(path: Path, width: int, height: int) -> None:
     aside.rename(path)
 
 
+@pytest.mark.slow
 def test_a_report_is_made_and_followed_although_the_web_app_was_killed(
     processes: Processes,
 ) -> None:
@@ -164,7 +165,9 @@ def sse_ids(web: httpx.Client, job: str, last: str) -> Iterator[list[str]]:
     ("app", "path", "good", "bad"),
     [
         ("sqlmodel_orders:app", "/orders", {"item": "lamp"}, {"item": "nothing"}),
-        ("litestar_app:app", "/imports", {"rows": 5}, {"rows": 2000}),
+        pytest.param(
+            *("litestar_app:app", "/imports", {"rows": 5}, {"rows": 2000}), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_request_that_fails_leaves_no_job(
@@ -201,6 +204,7 @@ class Documents(Example):
     name = "documents"
 
 
+@pytest.mark.slow
 def test_an_extract_can_be_read_although_its_refinement_failed_and_workers_were_killed(
     processes: Processes, tmp_path: Path
 ) -> None:
@@ -224,6 +228,7 @@ def test_an_extract_can_be_read_although_its_refinement_failed_and_workers_were_
     ]
 
 
+@pytest.mark.slow
 def test_a_receiver_that_is_away_learns_of_every_order_although_the_worker_was_killed(
     processes: Processes, tmp_path: Path
 ) -> None:

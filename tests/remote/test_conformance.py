@@ -9,9 +9,11 @@ import pytest
 from outlast import State
 from tests.remote.fleet import EXAMPLE, EXAMPLES, PATIENCE, Fleet
 from tests.support import eventually
+from tests.support.tiers import slow_but
 
 pytestmark = pytest.mark.kinds("postgres")
-every_kind = pytest.mark.parametrize("kind", ["python", "node", "polling-python", "polling-node"])
+KINDS = ["python", "node", "polling-python", "polling-node"]
+every_kind = pytest.mark.parametrize("kind", slow_but(["python", "node"], KINDS))
 
 
 def test_the_example_is_short() -> None:

@@ -49,6 +49,7 @@ def assert_all_held(figures: dict[str, Any], pages: int) -> None:
     assert figures["Redis away: seconds"] >= 5.0  # ten times the budget
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("sqlite")
 def test_a_relay_and_a_canceller_that_are_killed_lose_and_send_nothing_wrong(
     processes: Processes, database: Database
@@ -63,6 +64,7 @@ def test_a_relay_and_a_canceller_that_are_killed_lose_and_send_nothing_wrong(
     assert report["figures"]["cancelled before the commit"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("postgres")
 def test_fetchers_and_an_importer_behind_a_pooler_that_are_killed_tear_no_page_from_its_entry(
     processes: Processes, database: Database

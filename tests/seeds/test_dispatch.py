@@ -27,6 +27,7 @@ def play_dispatch(
     return report
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("sqlite")
 def test_offers_that_are_lost_before_during_and_after_the_send_go_back_unspent(
     processes: Processes, database: Database
@@ -37,6 +38,7 @@ def test_offers_that_are_lost_before_during_and_after_the_send_go_back_unspent(
     assert report["figures"]["offers that met an accident"] > 9
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("postgres")
 def test_offers_on_a_half_open_line_and_of_a_killed_server_go_back_unspent(
     processes: Processes, database: Database

@@ -47,6 +47,7 @@ def test_a_document_goes_on_whether_its_worker_dies_in_a_stage_or_between_them(
     assert report["kills"] == {"in extract": 1, "after extract": 1, "in refine": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("postgres")
 def test_a_document_needs_no_trigger_and_no_timer_outside_its_rows(
     processes: Processes, database: Database

@@ -37,6 +37,7 @@ def assert_all_held(figures: dict[str, Any], files: int) -> None:
     assert wanted.items() <= figures.items()
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("sqlite")
 def test_readers_that_are_killed_in_a_batch_and_after_the_last_commit_end_in_a_callback(
     processes: Processes, database: Database
@@ -51,6 +52,7 @@ def test_readers_that_are_killed_in_a_batch_and_after_the_last_commit_end_in_a_c
     assert report["figures"]["settlers that came back too late"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("postgres")
 def test_a_status_is_written_and_told_once_although_settler_and_teller_were_killed(
     processes: Processes, database: Database

@@ -38,6 +38,7 @@ def play_inbox(
     return report
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("sqlite")
 def test_mails_pushed_by_redis_survive_the_source_the_broker_and_two_hundred_watchers(
     processes: Processes, database: Database
@@ -53,6 +54,7 @@ def test_mails_pushed_by_redis_survive_the_source_the_broker_and_two_hundred_wat
     assert figures["syncs"] < figures["mails"], "one that waits is enough"
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("postgres")
 def test_mails_pushed_by_sqs_are_exported_if_and_only_if_they_are_approved(
     processes: Processes, database: Database

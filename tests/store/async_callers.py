@@ -193,12 +193,31 @@ ON_POSTGRES: tuple[type[Caller], ...] = (
     SqlalchemyAsyncScoped, SqlalchemyAsyncpg, SqlalchemyAsyncpgConnection, Django,
 )  # fmt: skip
 
+# One of each library and colour. What is said of a single verb is slow on the others.
+SAMPLE = {"Sqlite3", "SqlalchemyAsyncSession", "Psycopg", "Asyncpg", "SqlalchemySession", "Django"}
+
 every_kind = pytest.mark.parametrize(
     "database,caller",
     [pytest.param("sqlite", kind, id=f"sqlite-{kind.__name__}") for kind in ON_SQLITE]
     + [
         pytest.param("postgres", kind, id=f"postgres-{kind.__name__}", marks=pytest.mark.postgres)
         for kind in ON_POSTGRES
+    ],
+    indirect=True,
+)
+
+sampled_kinds = pytest.mark.parametrize(
+    "database,caller",
+    [
+        pytest.param(
+            *param.values,
+            id=param.id,
+            marks=[
+                *param.marks,
+                *([] if param.values[1].__name__ in SAMPLE else [pytest.mark.slow]),
+            ],
+        )
+        for param in every_kind.args[1]
     ],
     indirect=True,
 )

@@ -16,7 +16,7 @@ from outlast.ops.cancel_requests import apply_cancel_requests
 from outlast.ops.flow_repair import link_deferred
 from outlast.ops.reclaim import signs_of_loss
 from outlast.ops.renew import renew
-from tests.store.async_callers import every_kind
+from tests.store.async_callers import sampled_kinds
 from tests.store.callers import Caller
 from tests.store.jobs import end, put, put_and_take, states, table, take
 from tests.support import Database, eventually
@@ -41,7 +41,7 @@ def dead(app: Outlast) -> str:
     return held.id
 
 
-@every_kind
+@sampled_kinds
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 def test_a_cancel_happens_if_the_transaction_commits(
     caller: Caller, app: Outlast, database: Database, ending: str
@@ -57,7 +57,7 @@ def test_a_cancel_happens_if_the_transaction_commits(
     assert len(take(app.store.run)) == (not committed)
 
 
-@every_kind
+@sampled_kinds
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 def test_a_running_job_is_asked_to_stop_if_the_transaction_commits(
     caller: Caller, app: Outlast, ending: str
@@ -78,7 +78,7 @@ def test_a_running_job_is_asked_to_stop_if_the_transaction_commits(
     assert not app.store.run(signs_of_loss).cancels
 
 
-@every_kind
+@sampled_kinds
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 def test_a_redrive_happens_if_the_transaction_commits(
     caller: Caller, app: Outlast, database: Database, ending: str
@@ -93,7 +93,7 @@ def test_a_redrive_happens_if_the_transaction_commits(
     assert ("redrive" in [event.kind for event in app.history(id)[1]]) == committed
 
 
-@every_kind
+@sampled_kinds
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 def test_a_flow_is_cancelled_if_the_transaction_commits(
     caller: Caller, app: Outlast, database: Database, ending: str
@@ -121,7 +121,7 @@ def test_a_flow_is_cancelled_if_the_transaction_commits(
     assert app.job(running.id).cancelling
 
 
-@every_kind
+@sampled_kinds
 def test_a_refused_action_leaves_the_transaction_as_it_was(
     caller: Caller, app: Outlast, database: Database
 ) -> None:
@@ -141,7 +141,7 @@ def test_a_refused_action_leaves_the_transaction_as_it_was(
     assert app.job(kept.id).state == "cancelled"
 
 
-@every_kind
+@sampled_kinds
 def test_a_job_is_enqueued_and_another_cancelled_in_one_transaction(
     caller: Caller, app: Outlast, database: Database
 ) -> None:

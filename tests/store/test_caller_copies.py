@@ -14,7 +14,7 @@ from outlast.client.enqueue import enqueue_jobs
 from outlast.client.faces import finish
 from outlast.model.flow_builder import build_jobs
 from outlast.ops.enqueue_many import MIN_JOBS
-from tests.store.async_callers import every_kind
+from tests.store.async_callers import sampled_kinds
 from tests.store.callers import Caller
 from tests.store.jobs import new
 from tests.support import Database
@@ -58,7 +58,7 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-@every_kind
+@sampled_kinds
 def test_many_jobs_exist_if_the_caller_commits(
     caller: Caller, app: Outlast, work: Any, database: Database, copies: list[str]
 ) -> None:
@@ -74,7 +74,7 @@ def test_many_jobs_exist_if_the_caller_commits(
     assert [app.job(job.id) for job in made] == made
 
 
-@every_kind
+@sampled_kinds
 def test_many_jobs_do_not_exist_if_the_caller_rolls_back(
     caller: Caller, app: Outlast, work: Any
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outlast import KeyConflict, Outlast, Task
-from tests.store.async_callers import every_kind
+from tests.store.async_callers import every_kind, sampled_kinds
 from tests.store.callers import Caller
 from tests.store.jobs import states, take
 from tests.support import Database
@@ -50,7 +50,7 @@ def test_a_commit_makes_the_job(
     assert database.rows("SELECT note FROM business") == [("x",)]
 
 
-@every_kind
+@sampled_kinds
 @pytest.mark.parametrize("first", ["write", "enqueue"])
 @pytest.mark.parametrize("key", [None, "k"])
 def test_a_rollback_leaves_no_job(
@@ -68,7 +68,7 @@ def test_a_rollback_leaves_no_job(
     assert database.rows("SELECT note FROM business") == []
 
 
-@every_kind
+@sampled_kinds
 def test_a_refused_call_leaves_the_transaction_as_it_was(
     caller: Caller, app: Outlast, work: Any, database: Database
 ) -> None:
@@ -87,7 +87,7 @@ def test_a_refused_call_leaves_the_transaction_as_it_was(
     assert database.rows("SELECT note FROM business") == [("x",)]
 
 
-@every_kind
+@sampled_kinds
 def test_many_jobs_and_many_transactions_on_one_connection(
     caller: Caller, app: Outlast, work: Any, database: Database
 ) -> None:

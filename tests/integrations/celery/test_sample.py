@@ -25,6 +25,7 @@ def test_the_app_passes_its_tests_on_celery(
     assert CHECKS in shop.checks(processes).succeed(LONGEST_RUN_S)
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("sqlite")
 def test_the_moved_app_passes_the_same_tests(
     database: Database, redis: RedisServer, processes: Processes, tmp_path: Path

@@ -8,9 +8,11 @@ import pytest
 
 from tests.integrations.django.shop import Shop
 from tests.support import Database
+from tests.support.tiers import slow_but
 
 
-@pytest.mark.parametrize("ambient", ["join", "off"])
+@pytest.mark.slow_on("postgres")
+@pytest.mark.parametrize("ambient", slow_but(["join"], ["join", "off"]))
 def test_the_cases_pass_in_django_s_test_runner(database: Database, ambient: str) -> None:
     """R002; the names of the cases say what each shows. With `off`, only those of a test case of
     our own: the others join."""
