@@ -33,6 +33,7 @@ from .keeping import LARGE, Shelf, files
 HUNDRED_MB = 100_000_000
 
 
+@pytest.mark.slow_on("postgres")
 async def test_a_hundred_megabytes_make_a_small_row(
     ol: Outlast, folder: Path, database: Database
 ) -> None:

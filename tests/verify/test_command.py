@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import Database, Process, Processes, eventually
+from tests.support.tiers import slow_but
 from tests.verify.running import figures, start
 from tests.verify.test_crash import left
 from tools.mutants import MUTANTS
@@ -46,7 +47,7 @@ def frozen(processes: Processes, database: Database) -> Process:
 
 @pytest.mark.slow_on("postgres")
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", slow_but([signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]))
 def test_whoever_interrupts_it_finds_everything_removed(
     processes: Processes, database: Database, number: int
 ) -> None:

@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from tests.support import Database, Processes
+from tests.support.tiers import slow_but
 
 # What is counted, how it is said, and what is in the database when the process dies before each.
 CALLS = {
@@ -80,7 +81,7 @@ def test_every_exchange_is_counted_once(
     assert (len(inserts), len(commits)) == (2, 1), said
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", slow_but(["asyncio"], CALLS))
 def test_a_process_dies_right_there(processes: Processes, database: Database, call: str) -> None:
     """R205: before the commit nothing stands, after it everything does; and nothing between."""
     said = words(processes, database, call)

@@ -11,6 +11,7 @@ import pytest
 from outlast import Job, Outlast
 from outlast.webhooks.webhook import new_secret, verify
 from tests.support import Database, Process, Processes, eventually
+from tests.support.tiers import slow_but
 from tests.webhooks.receiver import Receiver, answers, hangs
 
 PATIENCE = 30.0
@@ -74,7 +75,7 @@ def test_a_worker_that_is_killed_after_its_post_delivers_the_same_message_again(
     assert delivery.id == one.id
 
 
-@pytest.mark.parametrize("status", [200, 404])
+@pytest.mark.parametrize("status", slow_but([200], [200, 404]))
 def test_the_secret_is_in_no_row_no_log_and_no_argument(
     program: Program, ol: Outlast, receiver: Receiver, database: Database, status: int
 ) -> None:

@@ -253,6 +253,7 @@ def test_a_process_ends_with_its_worker(
     eventually(lambda: not alive(child))
 
 
+@pytest.mark.slow_on("sqlite")
 async def test_its_steps_are_kept_like_any_others(module: ModuleType, tmp_path: Path) -> None:
     """R105: its process dies after the first, and the next one knows what it gave."""
     ol: Outlast = module.ol
@@ -262,6 +263,7 @@ async def test_its_steps_are_kept_like_any_others(module: ModuleType, tmp_path: 
     assert sorted((tmp_path / "notes").read_text().split()) == ["one", "three", "two"]
 
 
+@pytest.mark.slow_on("sqlite")
 @pytest.mark.parametrize("then", ["returns", "dies inside", "dies afterwards"])
 async def test_it_can_complete_its_own_job(
     module: ModuleType, database: Database, then: str, monkeypatch: pytest.MonkeyPatch
@@ -286,6 +288,7 @@ async def test_it_can_complete_its_own_job(
     assert worker.counts["refused"] == worker.counts["lost"] == 0
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.kinds("sqlite", "postgres")
 async def test_output_of_a_process_of_its_own_reaches_its_readers(module: ModuleType) -> None:
     """R248: as it comes, all of it, and once: also what it completes its job with."""
@@ -299,6 +302,7 @@ async def test_output_of_a_process_of_its_own_reaches_its_readers(module: Module
             assert chunks[-1].data == {"last": how}
 
 
+@pytest.mark.slow_on("postgres")
 async def test_the_output_of_steps_is_stored_with_them(module: ModuleType) -> None:
     """R248, R105: the process dies right after each step."""
     words = "".join(f"{n} " for n in range(100))
