@@ -11,6 +11,8 @@ from importlib.metadata import packages_distributions
 from itertools import chain
 from pathlib import Path
 
+import pytest
+
 from tests.support.processes import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -80,6 +82,7 @@ def test_every_requirement_of_a_user_is_imported_by_the_package() -> None:
     assert required <= imported("src")
 
 
+@pytest.mark.slow
 def test_every_requirement_of_a_developer_is_imported_somewhere() -> None:
     used = imported("src", "tests", "tools", "benchmarks", "examples")
     assert names(EXTRAS["dev"]) - used == NOT_IMPORTED

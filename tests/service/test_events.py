@@ -449,6 +449,7 @@ async def _silence() -> Any:
     await asyncio.Event().wait()
 
 
+@pytest.mark.slow_on("postgres")
 async def test_a_stalled_one_is_cut_and_the_others_miss_nothing(
     quick: Served, ol: Outlast, caplog: pytest.LogCaptureFixture
 ) -> None:

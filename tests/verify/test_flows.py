@@ -20,7 +20,7 @@ from tests.verify.test_command import group
 from tests.verify.test_crash import left
 
 
-@pytest.mark.slow_on("postgres")
+@pytest.mark.slow
 def test_whatever_happens_every_follower_runs_once_or_says_why_not(
     processes: Processes, database: Database
 ) -> None:

@@ -13,7 +13,7 @@ from tests.verify.running import run, start
 from tests.verify.test_crash import left
 
 
-@pytest.mark.slow_on("postgres")
+@pytest.mark.slow
 @pytest.mark.quiet
 def test_limits_and_order_hold_while_workers_are_killed(
     processes: Processes, database: Database

@@ -23,7 +23,7 @@ JOB = Job(
 SENT = [("j", "go", "0", "go"), ("j", "go", "1", "go#2"), ("j", "maybe", "0", "maybe")]
 
 
-@pytest.mark.slow_on("postgres")
+@pytest.mark.slow
 def test_each_signal_is_taken_once_while_workers_and_senders_are_killed(
     processes: Processes, database: Database
 ) -> None:

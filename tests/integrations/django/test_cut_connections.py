@@ -18,6 +18,7 @@ FAILED = """SELECT error ->> 'type', error ->> 'message' FROM attempt
     WHERE outcome NOT IN ('succeeded', 'released')"""
 
 
+@pytest.mark.slow
 @pytest.mark.kinds("postgres")
 @pytest.mark.parametrize("max_age", [0, None])
 @pytest.mark.parametrize(
