@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import struct
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import aio_pika
+from aiormq.abc import ChannelFrame
 
 from outlast.bridges import Message, Rabbit
 
@@ -49,6 +51,26 @@ def put(messages: Sequence[Message]) -> None:
         for one in messages:
             body = aio_pika.Message(one.raw, message_id=one.id, headers=dict(one.headers))
             await channel.default_exchange.publish(body, "mail")
+
+    talk(main)
+
+
+def put_header(flags: int, properties: bytes, body: bytes = b"1", to: bytes = b"mail") -> None:
+    """A message with any bytes in its header, as the client library would not send it, bound by
+    any routing key."""
+
+    async def main(channel: Any) -> None:
+        exchange = await channel.declare_exchange("all", "fanout")
+        await (await channel.get_queue("mail")).bind(exchange)
+        underlay = await channel.get_underlay_channel()
+        publish = b"\x00\x3c\x00\x28\x00\x00\x03all" + bytes([len(to)]) + to + b"\x00"
+        header = struct.pack(">HHQH", 60, 0, len(body), flags) + properties
+        frames = b"".join(
+            struct.pack(">BHI", kind, underlay.number, len(payload)) + payload + b"\xce"
+            for kind, payload in ((1, publish), (2, header), (3, body))
+        )
+        await underlay.write_queue.put(ChannelFrame(frames, should_close=False))
+        await channel.get_queue("mail", ensure=True)  # an error would close the channel
 
     talk(main)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..model.errors import InvalidOption
 from ..model.ids import new_instance_id
 from ..model.options import check_whole, seconds
+from .amqp_frames import FrameReader
 from .client_library import require_client
 from .protocols import DEFAULT_REDELIVERY_S, Bad, Limits, Message, Retry, SendOutcome, SinkDown
 from .targets import Target, check_target, name_of, shown, without_password
@@ -79,6 +80,7 @@ class Rabbit:
         # Not the "robust" kind: a session that failed is closed and opened anew. And not by
         # `aio_pika.connect`, which leaves a connection that failed for nobody to close.
         self._connection = Connection(make_url(self._url))
+        self._connection.kwargs["transport_factory"] = _transport_factory(self._url)
         with rabbit_outages():
             await self._connection.connect(timeout=CONNECT_TIMEOUT_S)
 
@@ -268,6 +270,20 @@ def rabbit_outages() -> Iterator[None]:
         raise
     except (exceptions.AMQPError, exceptions.ChannelInvalidStateError, OSError) as error:
         raise SinkDown(f"{type(error).__name__}: {error}") from error
+
+
+def _transport_factory(url: str) -> Any:
+    """Opens connections whose frames the library can read, whatever a message has in its header."""
+    from aiormq.connection import TCPTransportFactory, TLSTransportFactory
+
+    kind: Any = TLSTransportFactory if url.startswith("amqps:") else TCPTransportFactory
+
+    class ReadableFrames(kind):  # type: ignore[misc]
+        async def create(self, *given: Any, **options: Any) -> Any:
+            reader, writer = await super().create(*given, **options)
+            return FrameReader(reader), writer
+
+    return ReadableFrames()
 
 
 def _fits(name: str, value: str) -> bool:
