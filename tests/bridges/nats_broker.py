@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import nats
 
@@ -54,6 +56,18 @@ def put(messages: Sequence[Message]) -> None:
             await js.publish("mail", one.raw, headers={"Nats-Msg-Id": one.id})
 
     talk(main)
+
+
+def put_headers(headers: bytes, body: bytes) -> None:
+    """A message with any bytes as its headers, as the client library would not send it."""
+    where = urlsplit(os.environ["OUTLAST_TEST_NATS"])
+    block = b"NATS/1.0\r\n" + headers + b"\r\n\r\n"
+    sizes = b"%d %d" % (len(block), len(block) + len(body))
+    with socket.create_connection((where.hostname, where.port), 10) as connection:
+        connection.sendall(b'CONNECT {"headers": true, "verbose": false}\r\n')
+        connection.sendall(b"HPUB mail " + sizes + b"\r\n" + block + body + b"\r\nPING\r\n")
+        with connection.makefile("rb") as answers:
+            assert any(line.startswith(b"PONG") for line in answers)
 
 
 def sent(stream: str = "orders") -> list[Message]:

@@ -105,6 +105,29 @@ async def test_messages_of_others_become_jobs(ol: Outlast, url: str) -> None:
     await client.close()
 
 
+def test_ids_that_are_no_text_are_not_taken_for_one(url: str) -> None:
+    """R123: the client library reads each such byte as U+FFFD. A redelivery has the same id."""
+    for n, id in enumerate((b"\xff", b"\xfe")):
+        nats_broker.put_headers(b"Nats-Msg-Id: " + id, b"%d" % n)
+
+    async def main() -> list[dict[bytes, str]]:
+        source, rounds = nats_broker.source(), []
+        await source.open()
+        try:
+            for _ in range(2):
+                found: dict[bytes, Message] = {}
+                while len(found) < 2:
+                    found |= {one.raw: one for one in await source.receive(10, 5.0)}
+                await source.hand_back(list(found.values()))
+                rounds.append({raw: one.id for raw, one in found.items()})
+        finally:
+            await source.close()
+        return rounds
+
+    first, again = asyncio.run(main())
+    assert first == again and len(set(first.values())) == 2
+
+
 @pytest.mark.kinds("sqlite")
 def test_a_server_that_is_away_costs_nothing(ol: Outlast, url: str) -> None:
     """R054, R223: no attempt, no dead message, order per key."""

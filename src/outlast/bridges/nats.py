@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
 MESSAGE_ID = "Nats-Msg-Id"
+LOST = "\ufffd"  # the client library puts it for bytes that are not UTF-8
 CONNECT_TIMEOUT_S = 5.0
 ACK_TIMEOUT_S = 10.0
 PULL_TIMEOUT_S = 5.0  # for the answer to a pull that does not wait
@@ -304,10 +305,11 @@ async def _nak(client: Client, messages: Sequence[Msg] | deque[Msg]) -> None:
 
 def _read(received: Msg) -> Message:
     """A message's id is its Nats-Msg-Id, else its place in the stream, with the time at which it
-    was stored: a stream that was deleted and created again counts from 1 again."""
+    was stored: a stream that was deleted and created again counts from 1 again. An id that lost
+    bytes when it was decoded may be another's, too."""
     headers = {name: str(value) for name, value in (received.headers or {}).items()}
     id = headers.pop(MESSAGE_ID, None)
-    if not id:
+    if not id or LOST in id:
         facts = received.metadata
         stored = facts.timestamp.timestamp()
         id = f"{facts.stream}-{facts.sequence.stream}-{stored:.6f}"
