@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from outlast import Context, Outlast, Retry, Worker
+from outlast.ops.lanes import TurnClaims, TurnLimits
 from outlast.testing import advance
+from outlast.worker.idle_signs import IdleSigns
 from outlast.worker.idle_stop import stop_when_idle
 from outlast.worker.job_source import DatabaseSource
 from tests.support import aeventually
@@ -63,6 +65,18 @@ async def test_a_rate_limit_is_waited_for(ol: Outlast) -> None:
     await work(ol).arun(until_idle=True)
     assert (await ol.acounts())["succeeded"] == 3
     await ol.aclose()
+
+
+def test_a_rate_limit_of_an_empty_queue_is_not_waited_for() -> None:
+    """R001: its last job was claimed and ended between two polls, and its freed lane asked in vain;
+    a worker that waited for tokens then would never stop."""
+    limits = TurnLimits(alone=True, ordered=False, refill=0.2, weights=None)
+    signs = IdleSigns()
+    signs.vain(["slow"], TurnClaims(limits=limits))
+    signs.polled({"slow"}, due=False)
+    assert (signs.exhausted, signs.refill) == (True, 0.2)
+    signs.polled(set(), due=False)
+    assert (signs.exhausted, signs.refill) == (True, None)
 
 
 async def test_a_job_that_runs_elsewhere_is_waited_for(ol: Outlast) -> None:

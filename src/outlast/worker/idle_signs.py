@@ -22,8 +22,10 @@ class IdleSigns:
 
     @property
     def refill(self) -> float | None:
-        """Seconds until a rate limit allows the next job of a queue that was asked in vain."""
-        return min((wait for wait in self._vain.values() if wait is not None), default=None)
+        """Seconds until a rate limit allows the next job of a queue that the last poll found. (One
+        that was asked in vain for its last job is not found again, and not asked again.)"""
+        waits = [self._vain.get(queue) for queue in self._pending or ()]
+        return min((wait for wait in waits if wait is not None), default=None)
 
     def changed(self) -> None:
         """A job was claimed or has ended: only the next poll tells whether there is more."""
