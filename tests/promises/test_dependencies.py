@@ -23,12 +23,15 @@ NOT_IMPORTED = {
     "mkdocstrings", "moto", "mypy", "pytest-timeout", "pytest-xdist", "ruff", "sentry-sdk",
     "structlog",
 }  # fmt: skip
-# These come with pydantic, Django, Jinja and boto3, whose interfaces they are; one with Python.
+# These come with pydantic, Django, Jinja, boto3 and aio-pika, whose interfaces they are; one with
+# Python.
 WITH_OTHERS = {
+    "aiormq",
     "annotationlib",
     "asgiref",
     "botocore",
     "markupsafe",
+    "pamqp",
     "pydantic-core",
     "typing-extensions",
 }
