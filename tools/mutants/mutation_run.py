@@ -8,6 +8,7 @@ A mutant that survives is a hole in a campaign or in the checker.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 import time
@@ -172,6 +173,8 @@ class MutationRun:
             told, where = _first(judged or wrong)
         except CampaignFailed as error:
             judged, points, told, where = [], 0, str(error), ""
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)  # 200 copies are gigabytes
         return MutantResult(
             mutant=mutant.name, breaks=mutant.breaks, campaign=mutant.campaign, store=mutant.store,
             caught=bool(judged), points=points, told=told, where=where,
