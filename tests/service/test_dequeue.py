@@ -15,8 +15,7 @@ import pytest
 
 from outlast import Job, Outlast, State
 from outlast.model.worker_names import is_offer
-from outlast.service.dequeue import credit
-from outlast.service.dequeue import dispatcher as desks
+from outlast.service.dequeue import credit, shared_poll
 from outlast.service.dequeue import stream as streams
 from outlast.service.dequeue.dispatcher import Dispatcher
 from outlast.service.streaming import JsonLines
@@ -160,17 +159,26 @@ async def test_streams_that_look_at_once_look_together(
     ol: Outlast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R142: also where the database takes longer than a look is good for."""
-    monkeypatch.setattr(desks, "POLL_VALID_S", -1.0)
+    monkeypatch.setattr(shared_poll, "POLL_VALID_S", -1.0)
     desk = Dispatcher(ol, QUICK, ol.store)
-    looking = asyncio.create_task(desk.poll())
+    looking = asyncio.create_task(desk.shared_poll.latest())
     await asyncio.sleep(0)
-    first = desk._pending
-    assert first is not None
-    assert not first.done()
-    await asyncio.gather(looking, desk.poll())
-    assert desk._pending is first
-    await desk.poll()
-    assert desk._pending is not first
+    assert not looking.done()
+    assert await desk.shared_poll.latest() is await looking
+    assert await desk.shared_poll.latest() is not await looking
+
+
+@pytest.mark.kinds("sqlite")
+async def test_a_look_that_began_too_early_is_not_shared(ol: Outlast) -> None:
+    """R142: jobs may have been enqueued since; those who come then share the next one."""
+    desk = Dispatcher(ol, QUICK, ol.store)
+    early = asyncio.create_task(desk.shared_poll.latest())
+    await asyncio.sleep(0)
+    desk.shared_poll.outdate()
+    late = [asyncio.create_task(desk.shared_poll.latest()) for _ in range(3)]
+    first, *others = await asyncio.gather(*late)
+    assert first is not await early
+    assert all(one is first for one in others)
 
 
 def hurry(served: Served, token: str, ahead: int, *held: dict[str, Any]) -> None:

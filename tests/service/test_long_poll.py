@@ -18,6 +18,7 @@ import pytest
 
 from outlast import Job, Outlast
 from outlast.model.worker_names import is_offer
+from outlast.service.dequeue import shared_poll
 from tests.service.serving import Served, bearer, serving
 from tests.service.streaming import QUICK, opened, report, said, statuses
 from tests.service.test_dequeue import back, enqueued, wait_until_back
@@ -232,6 +233,18 @@ def test_a_worker_between_polls_is_known_by_its_renewals(served: Served, ol: Out
         assert seen.alive
         time.sleep(0.2)
     report(served, token, said(offer, "complete"))
+
+
+def test_a_poll_that_does_not_wait_finds_what_was_enqueued_before_it(
+    served: Served, ol: Outlast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R142: although one look is good for all polls of the same moment, and news may be late."""
+    monkeypatch.setattr(shared_poll, "POLL_VALID_S", 60.0)
+    monkeypatch.setattr(served.app.service.dispatcher, "notify", lambda queue: None)
+    token = served.token("work")
+    assert poll(served, token)["jobs"] == []
+    enqueued(ol, 1)
+    assert len(poll(served, token)["jobs"]) == 1
 
 
 def polled_one_by_one(served: Served, ol: Outlast, number: int) -> list[Job]:

@@ -53,6 +53,7 @@ from . import task_tokens
 from .offer_book import OfferBook
 from .polling_workers import PollingWorkers
 from .renewals import Renewals
+from .shared_poll import SharedPoll
 
 if TYPE_CHECKING:
     from ...client.client import Outlast
@@ -61,8 +62,6 @@ if TYPE_CHECKING:
     from .stream import WorkerStream
 
 log = logging.getLogger("outlast.service")
-
-POLL_VALID_S = 0.05  # seconds for which one poll serves all streams, unless notified
 
 
 class Dispatcher:
@@ -86,8 +85,7 @@ class Dispatcher:
         self.polling = PollingWorkers(self.store, self.settings.renew_every, self.spawn)
         self.is_open = asyncio.Event()  # registered, and the liveness lock is held
         self._tasks: set[asyncio.Task[object]] = set()  # they outlive the requests
-        self._pending: asyncio.Task[PendingQueues] | None = None
-        self._pending_at = 0.0
+        self.shared_poll = SharedPoll(self._poll, self.spawn)
         self._promote_at = 0.0
         self._poller = Poller([], self.settings)  # for the times of polls alone
         self._worker = self._new_worker()
@@ -187,7 +185,7 @@ class Dispatcher:
         self._registration.proven.set()
         if not queue.startswith("!"):
             self._poller.notify(queue)
-        self._pending = None
+        self.shared_poll.outdate()
         for stream in self.streams:
             stream.notify(queue)
 
@@ -204,20 +202,9 @@ class Dispatcher:
         for stream in self.streams:
             stream.slot_freed(claim)
 
-    async def poll(self) -> PendingQueues:
-        """The queues with ready jobs, polled once for all streams that ask at the same time, even
-        if the database is slow."""
-        pending = self._pending
-        if pending is None or (
-            pending.done() and time.monotonic() - self._pending_at > POLL_VALID_S
-        ):
-            self._pending_at = time.monotonic()
-            pending = self._pending = self.spawn(self._poll())
-        return await asyncio.shield(pending)
-
-    async def poll_together(self, store: Store, queues: Collection[str] | None) -> PendingQueues:
-        """`poll`, as a stream's poller asks."""
-        return await self.poll()
+    async def poll_together(self, _: Store, queues: Collection[str] | None) -> PendingQueues:
+        """As a stream's poller asks: for the queues of all streams."""
+        return await self.shared_poll.latest()
 
     async def _poll(self) -> PendingQueues:
         asked_at = time.monotonic()

@@ -134,6 +134,7 @@ class WorkerStream:
             self.poller = kept  # the turns of queues, lanes and priorities go on
         self._ends_at = self._silent_since = until = time.monotonic() + wait
         await self._register()
+        self.dispatcher.shared_poll.outdate()  # what is enqueued by now is found, without waiting
         claims: list[Claim] | None = []
         while not claims and not self._end_reason:
             claims = await self._poll_once()
