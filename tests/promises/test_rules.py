@@ -35,7 +35,7 @@ IMPORTERS = {
     "integrations/django/__init__.py": "a table in the file itself",
     "cli/apps.py": "the operator's own command line",
     "testing/__init__.py": "a table in the file itself",
-    "worker/isolated.py": "the worker's own code, as arguments of a process that it starts",
+    "worker/isolated_child.py": "the worker's own code, as arguments of a process that it starts",
 }
 
 # Where SQL is an f-string, because an identifier cannot be a parameter. Each one is the schema's

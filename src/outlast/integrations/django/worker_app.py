@@ -14,7 +14,7 @@ from django.apps import apps
 if not apps.ready:
     django.setup()
 
-from ...worker.isolated import PRELOAD_VARIABLE
+from ...worker.isolated_child import PRELOAD_VARIABLE
 from .client import default_app
 
 ol = default_app()
