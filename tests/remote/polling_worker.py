@@ -102,7 +102,7 @@ def renew(tokens):
         if answer["status"] == "lost":
             held.pop(token, None)
             one.stop_for("lost")
-        elif answer.get("locked"):  # nobody can reclaim it: renew again soon
+        elif answer.get("locked") and one.until:  # nobody can reclaim it: renew again soon
             one.until = max(one.until, asked + 0.45 * lease)
         elif answer["status"] == "ok":
             if not one.until:
