@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .live_reader import RunAsync
+from .live_event_reader import RunAsync
 from .model.lifecycle import State
 from .model.stream import StreamChunk, StreamCursor, StreamRow, chunks_after, started_chunk
 from .ops.events import JobStatus

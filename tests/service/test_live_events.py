@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from outlast import Outlast, group
-from outlast.live_reader import LiveReader, Look
+from outlast.live_event_reader import LiveReader, Look
 from outlast.model.settings import ServiceSettings
 from outlast.ops import live_events
 from tests.service.following import Follower

@@ -12,7 +12,7 @@ from outlast.ops import archive, report
 from outlast.ops.archive import DAY_S, _spans, partition_name
 from outlast.ops.claim import ClaimRequest
 from outlast.store import Store
-from outlast.store.postgres.text import psycopg_text
+from outlast.store.postgres.paramstyle import psycopg_text
 from tests.store.jobs import put
 from tests.support import Database
 

@@ -8,7 +8,7 @@ import pytest
 
 from outlast import InvalidOption, Outlast
 from outlast.client.bulk import PurgeRequest
-from outlast.model.bulk import BulkCount, explain_difference, pack_reasons, unpack_reasons
+from outlast.model.bulk_count import BulkCount, explain_difference, pack_reasons, unpack_reasons
 from outlast.model.flow import chain
 from outlast.ops.bulk import purge_some, redrive_some
 from outlast.ops.report import Filter

@@ -15,9 +15,9 @@ from outlast.ops.finish_and_claim import finish_and_claim
 from outlast.ops.offer import OfferRequest
 from outlast.ops.operation import Pipeline, Statement
 from outlast.store import Store, open_store
+from outlast.store.postgres.paramstyle import psycopg_text
 from outlast.store.postgres.session import PLAN_BY_KEYS, fuse
 from outlast.store.postgres.store import PostgresStore
-from outlast.store.postgres.text import psycopg_text
 from tests.store.jobs import ending, new, put, take
 from tests.support import Database
 

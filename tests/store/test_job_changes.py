@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from outlast import InvalidOption, Outlast
-from outlast.model.bulk import KEY_TAKEN
+from outlast.model.bulk_count import KEY_TAKEN
 from outlast.model.job_change import JobChange
 from outlast.model.lane import QueueLimits
 from outlast.ops.access import Access

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from outlast import InvalidOption, Outlast, group, live_reader
-from outlast.live_reader import LiveReader
+from outlast import InvalidOption, Outlast, group, live_event_reader
+from outlast.live_event_reader import LiveReader
 from outlast.model.errors import FlowNotFound
 from outlast.model.ids import new_job_id
 from outlast.ops import live_events
@@ -210,7 +210,7 @@ async def test_a_position_names_no_job_of_another_tenant(
     assert [event.job for event in (await reader.look()).events] == [ends["acme"].id]
     assert (await reader.look()).events == []
     assert reader.cursor.job == ends["acme"].id
-    monkeypatch.setattr(live_reader, "READ_AGAIN_S", -60.0)  # as if a minute had passed
+    monkeypatch.setattr(live_event_reader, "READ_AGAIN_S", -60.0)  # as if a minute had passed
     await reader.look()
     assert reader.cursor.job == live_events.LOWEST_ID, "long ago, it is a moment"
     await app.aclose()

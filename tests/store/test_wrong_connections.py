@@ -13,7 +13,7 @@ import pytest
 from outlast import Outlast, StoreError, StoreUnavailable, WrongConnection
 from outlast.model.errors import Contention, SchemaMismatch, StoreBusy
 from outlast.store.caller.errors import translate_caller_errors
-from outlast.store.caller.kinds import suggestion_for
+from outlast.store.caller.not_a_connection import suggestion_for
 from tests.store.callers import alchemy_url
 from tests.support import Database
 

@@ -37,7 +37,7 @@ COMMANDS = {
     "reschedule": "job_changes",
     "prioritize": "job_changes",
     "move": "job_changes",
-    "forget": "purge",
+    "forget": "forget",
     "purge": "purge",
     "queues": "queues",
     "pause": "queues",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..model.bulk import BulkCount, explain_difference
+from ..model.bulk_count import BulkCount, explain_difference
 from ..model.errors import JobNotFound, StoreError, TooEarly, TooLate
 from ..model.humanize import pluralize
 from ..model.job import Job

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ..model.bulk import BulkCount
+from ..model.bulk_count import BulkCount
 from ..model.ids import new_job_id
 from ..model.job_change import JobChange
 from ..model.lifecycle import REDRIVABLE, State

@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..live_reader import LiveReader, Look
+from ..live_event_reader import LiveReader, Look
 from ..loops import Backoff
 from ..model.errors import (
     Contention,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..model.bulk import (
+from ..model.bulk_count import (
     BLOCKED,
     KEY_TAKEN,
     NEEDED,

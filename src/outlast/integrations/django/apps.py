@@ -22,7 +22,7 @@ class OutlastConfig(AppConfig):  # type: ignore[misc]
         from ...model.errors import InvalidSetting
         from .checks import check_outlast
         from .conf import read_settings
-        from .connections import on_connection_created
+        from .stale_connections import on_connection_created
 
         checks.register(check_outlast)
         connection_created.connect(

@@ -14,8 +14,8 @@ from ...model.settings import StoreSettings, WorkerOptions
 from ...ops.flow_report import FlowState
 from ...store import Store, open_store
 from .conf import DjangoSettings, read_settings
-from .connections import with_fresh_connections
 from .database_url import database_url, locks_file
+from .stale_connections import with_fresh_connections
 from .store import DjangoStore, in_connection_thread
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from ...client.base import ANY_QUEUE
 from ...model.api_token import Scope
-from ...model.bulk import REMOVED, BulkCount
+from ...model.bulk_count import REMOVED, BulkCount
 from ...model.errors import JobNotFound, StoreError, TooLate
 from ...model.ids import new_job_id
 from ...model.job import Job

@@ -23,7 +23,7 @@ from starlette.responses import Response
 
 from ...client.base import ANY_QUEUE
 from ...model.api_token import Scope
-from ...model.bulk import REMOVED, BulkCount, explain_difference, pack_reasons, unpack_reasons
+from ...model.bulk_count import REMOVED, BulkCount, explain_difference, pack_reasons, unpack_reasons
 from ...model.errors import InvalidOption, JobNotFound, TooLate
 from ...model.ids import new_job_id
 from ...model.job import Job

@@ -12,7 +12,7 @@ import time
 
 from starlette.types import Send
 
-from ...live_reader import LiveReader, Look
+from ...live_event_reader import LiveReader, Look
 from ...ops.event_filter import EventFilter
 from ...ops.live_events import LiveCursor
 from ..streaming import StreamCaller

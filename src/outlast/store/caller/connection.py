@@ -29,14 +29,14 @@ from ...ops.operation import BulkInsert, Op, Rows, Statement
 from ..base import Store
 from ..dialects import POSTGRES, SQLITE
 from ..postgres.copy_text import copy_lines
-from ..postgres.text import psycopg_text
+from ..postgres.paramstyle import psycopg_text
 from ..runner import adrive, drive
 from ..sqlite import connection as sqlite
 from ..statements import Query
 from .database import database_of_caller, in_our_database, is_known, remember
 from .errors import translate_caller_errors
 from .frameworks import DjangoSession, SqlalchemySession
-from .kinds import suggestion_for
+from .not_a_connection import suggestion_for
 from .session import AsyncCallerSession, CallerSession, commits_by_itself
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from ...model.errors import WrongConnection
 from ...ops.operation import Rows, Statement
 from ..base import Store
 from ..dialects import POSTGRES, SQLITE
-from ..postgres.text import psycopg_text
+from ..postgres.paramstyle import psycopg_text
 from ..statements import Query
 from .session import CallerSession, commits_by_itself
 

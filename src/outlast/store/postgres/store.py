@@ -29,10 +29,10 @@ from ..statements import Query
 from .connection import AsyncDeadlineConnection, DeadlineConnection
 from .errors import first_line, translate_errors
 from .online_migration import OnlineMigration, hold_migration_lock, patiently
+from .paramstyle import psycopg_text
 from .partitions import Partitions
 from .pool import Pool, Pools
 from .session import AsyncPostgresSession, PostgresSession, Sent
-from .text import psycopg_text
 
 T = TypeVar("T")
 

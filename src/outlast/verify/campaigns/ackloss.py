@@ -25,7 +25,7 @@ from ..scenarios import SCENARIOS, run_scenario
 from ..workload import Workload
 from ..workspace import Workspace
 from .count_points import Labels, Tracer
-from .fault_campaign import LEASE_S
+from .fault_point_campaign import LEASE_S
 from .network_campaign import NetworkCampaign, behind_proxy, caller_connection_errors
 
 SWEEP_STATEMENTS = (

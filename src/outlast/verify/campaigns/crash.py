@@ -17,7 +17,7 @@ from ..scenario_context import ScenarioContext
 from ..scenarios import SCENARIOS, run_scenario
 from ..workload import Workload
 from .count_points import Tracer, trace
-from .fault_campaign import LEASE_S, OneFaultPerChild
+from .fault_point_campaign import LEASE_S, OneFaultPerChild
 
 
 class Crash(OneFaultPerChild):

@@ -42,7 +42,7 @@ from ..workload import Workload
 from ..workspace import Workspace
 from .campaign import CampaignOptions
 from .count_points import Labels, Tracer
-from .fault_campaign import LEASE_S, OneFaultPerChild
+from .fault_point_campaign import LEASE_S, OneFaultPerChild
 from .network_campaign import (
     SURVIVED_EXIT_CODE,
     NetworkCampaign,

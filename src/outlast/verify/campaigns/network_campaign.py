@@ -21,7 +21,7 @@ from ..faults.proxy import Inspector, Proxy
 from ..results import CampaignResults
 from ..workload import Workload
 from .campaign import CampaignOptions
-from .fault_campaign import FaultCampaign
+from .fault_point_campaign import FaultCampaign
 
 ENCRYPTED_MODES = ("require", "verify-ca", "verify-full")
 SURVIVED_EXIT_CODE = 7  # the exit code of a child that met no fault
