@@ -128,15 +128,15 @@ MUTANTS = [
                 "if False:\n        return DueTicks",
             )
         ],
-        campaign="schedules",
-        points=TICKS,
+        paths=("schedule-fire",),
+        points=12,
     ),
     Mutant(
         "schedule-none-means-once",
         "a tick fires however late it is, where late ones are to be left out",
         [Edit(FIRING, 'if spec.missed == "none" and now', "if False and now")],
-        campaign="schedules",
-        points=TICKS,
+        paths=("schedule-left-out",),
+        points=12,
     ),
     Mutant(
         "schedule-overlaps",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+from ...model.schedule import tick_of_key
 from ...model.schedule_state import ScheduleDefinition, StoredSchedule
 from ...ops.access import ALL_JOBS
 from ...ops.announce import announce, new_schedule_row
@@ -19,6 +20,7 @@ from .scenario import scenario
 
 HOUR_S, YEAR_S = 3600.0, 365 * 86400.0
 DUE_TICKS = 3  # hours that are due when a path begins
+GRACE_S = 5.0  # that a tick may be late, with missed="none"
 
 
 def _definition(ctx: ScenarioContext, **options: object) -> ScheduleDefinition:
@@ -62,6 +64,25 @@ def fire_again(ctx: ScenarioContext) -> Iterator[str]:
     fired = [one.fired for one in ctx.ol.schedules() if one.name == ctx.queue]
     if fired != [len(ticks)]:
         yield f"a schedule recorded {fired} fires, and has {len(ticks)} jobs"
+
+
+@scenario("schedule-left-out")
+def leave_out(ctx: ScenarioContext) -> Iterator[None]:
+    """Three missed ticks, none of which may run late."""
+    ctx.run(_insert_due, _definition(ctx, missed="none", grace=GRACE_S, overlap="allow"))
+    yield
+    ctx.run(fire_due, ["mark"])
+
+
+@leave_out.on_retry
+def leave_out_again(ctx: ScenarioContext) -> Iterator[str]:
+    """Another worker continues: late ticks have no job, and do not come again."""
+    while ctx.run(fire_due, ["mark"]).found:
+        pass
+    for job in ctx.ol.jobs(queue=ctx.queue, limit=100):
+        tick = tick_of_key(job.key)
+        if tick is not None and (job.created_at - tick).total_seconds() > GRACE_S:
+            yield f"a tick that was to be left out has a job: {job.key}"
 
 
 def _look() -> Op[Rows]:
