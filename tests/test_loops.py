@@ -12,7 +12,7 @@ import pytest
 
 from outlast import InvalidOption
 from outlast.loops import Backoff, Loop
-from tests.support import Processes, eventually
+from tests.support import Processes, aeventually, eventually
 
 SHORT = {"first": 0.01, "cap": 0.05, "factor": 2.0}
 
@@ -145,6 +145,24 @@ def test_a_signal_stops_a_loop_in_its_pause(processes: Processes) -> None:
 def test_bad_input_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption):
         Loop(**{"name": "x", "once": lambda: None, "every": 1.0} | given)
+
+
+async def test_only_a_pass_that_failed_is_retried_at_once() -> None:
+    async def once() -> None:
+        if loop.passes == 2:
+            raise ValueError("away")
+
+    loop = Loop("test", once, every=3600, backoff=Backoff(first=3600, cap=3600))
+    running = asyncio.create_task(loop.arun())
+    for retry, passes in ((loop.trigger, 2), (loop.retry_now, 3)):
+        await aeventually(lambda: loop.passes >= 1)
+        retry()
+        await aeventually(lambda passes=passes: loop.passes == passes)
+    await asyncio.sleep(0)  # it waits
+    loop.retry_now()
+    loop.stop()
+    await asyncio.wait_for(running, 5)
+    assert loop.passes == 3
 
 
 @pytest.mark.parametrize("given", [{"first": -1}, {"cap": float("inf")}, {"factor": 0.5}])

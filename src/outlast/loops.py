@@ -154,6 +154,11 @@ class Loop:
         with suppress(RuntimeError):  # that event loop is closed
             running.call_soon_threadsafe(self._woken.set)
 
+    def retry_now(self) -> None:
+        """Run the next pass now if the last one failed. As safe as `trigger`."""
+        if self._backoff.failures:
+            self.trigger()
+
     def stop(self) -> None:
         """End after the current pass, and without a further pause. As safe as `trigger`."""
         self._stopped = True

@@ -58,6 +58,9 @@ class RemoteLeases:
         if self._listening is not None:
             self._listening.cancel()
 
+    def restart_idle_watch(self) -> None:
+        """Renewals find out when the server is back."""
+
     def notify(self, queues: set[str]) -> None:
         """The server does."""
 

@@ -50,6 +50,7 @@ class Store(ABC):
     MAX_TRIES: ClassVar[int] = 6
     can_notify: ClassVar[bool] = False  # whether workers can be notified of new jobs
     can_copy: ClassVar[bool] = False  # whether `BulkInsert` works on its connections
+    pooled: bool = False  # whether a pooler shares out the server's sessions
     thread_bound: ClassVar[bool] = False  # whether each thread has a connection of its own
     partitions: ArchivePartitions | None = None  # of the archive; None: this database has none
     holds_liveness_lock = False  # whether a liveness lock is held for the worker that listens here

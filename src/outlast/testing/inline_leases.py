@@ -61,6 +61,9 @@ class InlineLeases:
     def renew_now(self) -> None:
         pass
 
+    def retry_failed(self) -> None:
+        pass
+
     def notify(self, queues: set[str]) -> None:
         pass
 

@@ -61,7 +61,7 @@ class Workload:
         store = self.ol.store
         store._checked = True
         if workspace.ready_file.read_text() == POOLED:
-            store.pooled = True  # type: ignore[attr-defined]
+            store.pooled = True
         return self
 
     def prepare(self) -> None:
@@ -69,7 +69,7 @@ class Workload:
         self.ol.store.ready()
         self.workspace.create_business_table()
         self.ol.close()
-        pooled = getattr(self.ol.store, "pooled", False)
+        pooled = self.ol.store.pooled
         written = self.workspace.ready_file.with_suffix(".new")
         written.write_text(POOLED if pooled else "direct")
         written.replace(self.workspace.ready_file)  # atomically

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from ..model.errors import StoreUnavailable
 from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd, Transition
 from .executor import timeout_error
@@ -33,6 +34,7 @@ log = logging.getLogger("outlast.worker")
 
 STALL_WARNING_S = 10.0  # seconds without a turn of the worker's loop that are worth a word
 PROCESS_PAUSE_S = 5.0  # seconds between two pulses that mean a pause of us all
+RECONNECT_EVERY_S = 1.0  # seconds, at most, between tries of the watch in an outage
 MIN_FENCE_INTERVAL_S = 0.01  # seconds between looks at our own leases
 
 
@@ -47,6 +49,9 @@ class LeaseRenewals(Protocol):
         """Hold the liveness lock, and hear of news."""
 
     def stop_listening(self) -> None: ...
+
+    def restart_idle_watch(self) -> None:
+        """Through a pooler: listen anew, as no connection of the watch breaks."""
 
     async def finish(self, transition: Transition) -> None: ...
 
@@ -101,6 +106,10 @@ class HeartbeatThread:
     def renew_now(self) -> None:
         self._call(self.loops[0].trigger)
 
+    def retry_failed(self) -> None:
+        for loop in self.loops:
+            self._call(loop.retry_now)
+
     def notify(self, queues: set[str]) -> None:
         if (loop := self.leases.notify(queues)) is not None:
             self._call(loop.trigger)
@@ -141,14 +150,14 @@ class HeartbeatThread:
 
     async def _run_all(self) -> None:
         self._loop = asyncio.get_running_loop()
-        watch = Loop(
-            "watch", self.leases.listen, 0.0, Backoff(first=0.02, factor=2.0), stable_after=1.0
-        )
+        # The one part of a worker that does not grow calmer: all others go on when it gets through.
+        patient = Backoff(first=0.02, cap=RECONNECT_EVERY_S, factor=2.0)
+        watch = Loop("watch", self.leases.listen, 0.0, patient, stable_after=1.0)
         self._listener = watch
         self.leases.open(self._warned, watch)
         self.loops = self._all_loops()
         for loop in self.loops:
-            loop.on_failure = self._outage.logs
+            loop.on_failure = self._on_failure
             if loop.name in ("renew", "reclaim"):  # which talk to the database in each pass
                 loop.on_success = self._outage.answered
         self._started.set()
@@ -159,6 +168,13 @@ class HeartbeatThread:
                 self._quiesced.set()
         finally:
             await self.leases.aclose()
+
+    def _on_failure(self, error: Exception, wait: float) -> bool:
+        """Through a pooler the watch notices nothing by itself: it starts again, and finds out when
+        the database is back."""
+        if isinstance(error, StoreUnavailable):
+            self.leases.restart_idle_watch()
+        return self._outage.logs(error, wait)
 
     def _all_loops(self) -> list[Loop]:
         """The first one renews."""

@@ -151,6 +151,10 @@ class DatabaseLeases:
         if self._listening is not None:
             self._listening.cancel()
 
+    def restart_idle_watch(self) -> None:
+        if self.store.pooled:
+            self.stop_listening()
+
     def notify(self, queues: set[str]) -> Loop | None:
         if not self._parent.can_notify:
             return None

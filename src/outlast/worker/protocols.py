@@ -99,6 +99,9 @@ class LeaseHolder(Protocol):
     def renew_now(self) -> None:
         """A job was cancelled: find out which."""
 
+    def retry_failed(self) -> None:
+        """The database is back: what failed need not wait any longer."""
+
     def notify(self, queues: set[str]) -> None:
         """Notify other workers that jobs are ready in these queues."""
 

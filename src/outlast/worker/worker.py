@@ -236,8 +236,9 @@ class Worker:
             self._wakeup.set()
 
     def on_answer(self) -> None:
-        """The database responds again: end the wait after a failure."""
+        """The database responds again: end the waits after failures."""
         self._wakeup.end_wait()
+        self.leases.retry_failed()
 
     def on_draining(self, draining: bool) -> None:
         """Claim nothing more, until that is taken back; what runs goes on, and so does healing."""

@@ -286,6 +286,7 @@ class PostgresStore(Store):
         """Listen on a connection of its own, which also holds the liveness lock: the server frees
         it the moment the connection ends. A pooler's connection would not be ours for long."""
         if self.pooled:
+            await self._prove_reachable()
             notify("")
             await asyncio.Event().wait()
         with translate_errors():
@@ -304,6 +305,12 @@ class PostgresStore(Store):
             finally:
                 self.holds_liveness_lock = False
                 await link.close()
+
+    async def _prove_reachable(self) -> None:
+        """Fail unless the database answers. A pooler lives on when its server is gone."""
+        with translate_errors():
+            async with self._pools.loop_pool().acquire() as link:
+                await link.execute("SELECT 1")
 
     async def listen_for_events(self, notify: Callable[[], None], every: float) -> None:
         if self.pooled:
