@@ -13,7 +13,7 @@ TESTS = Path(__file__).parents[1]
 ROW = re.compile(r"\bR\d{3}\b")
 LEFT_OUT = {"slow", "campaign"}
 
-# Thirty failovers to a standby, which take minutes.
+# Fifty failovers of a Patroni cluster, which take minutes.
 BY_CAMPAIGNS_ALONE = {"R250"}
 
 

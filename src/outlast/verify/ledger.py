@@ -26,6 +26,9 @@ leaves a whole line or none. It is independent of Outlast: it is the witness.
     left       it is about to return (failed: it fails)               job, fence, what
     limits     limits are to change, and have changed                 queue, [limits, asked/changed]
     schedule   an operator calls, and the call has returned           name, [call, stage, facts]
+    accepted   an outcome was accepted                  job, fence, [owner, port of the server]
+    outdated   an outcome was refused                   job, fence
+    route      a process connects by this address       its name
     clock      the database's clock is so far from the monotonic one  seconds
 """
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..version import VERSION
 from .distribution import Distribution
-from .workspace import OWN_SERVER, OWN_SERVER_PAIR, TEMPORARY_FILE
+from .workspace import OWN_DATABASES
 
 
 @dataclass(slots=True)
@@ -77,11 +77,7 @@ class CampaignResults:
             if self.rerun_options is None
             else self.rerun_options
         )
-        url = (
-            ""
-            if self.url in (OWN_SERVER, OWN_SERVER_PAIR, TEMPORARY_FILE)
-            else f" --url {self.url}"
-        )
+        url = "" if self.url in OWN_DATABASES else f" --url {self.url}"
         return f"outlast verify {self.campaign}{url} --seed {self.seed}{chosen}"
 
     def as_json(self) -> dict[str, object]:

@@ -21,6 +21,8 @@ from ..store.dialects import SQLITE
 TEMPORARY_FILE = "a temporary SQLite file"
 OWN_SERVER = "its own PostgreSQL server"
 OWN_SERVER_PAIR = "its own primary and standby"
+OWN_CLUSTER = "its own Patroni cluster"
+OWN_DATABASES = (TEMPORARY_FILE, OWN_SERVER, OWN_SERVER_PAIR, OWN_CLUSTER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,14 +28,15 @@ class LoadCampaign(LongCampaign):
         self.rng = random.Random(self.seed)
         self.backlog = Backlog(Gate())
         self.workers = self.process_group("worker", self.worker_body())
-        body = partial(
-            run_load, self.work, self.backlog.gate, self.seed, self.jobs_per_second / LOADERS
-        )
-        self.loaders = self.process_group("enqueuer", body)
+        self.loaders = self.process_group("enqueuer", self.loader_body())
         self.refill()
 
     def worker_body(self) -> Callable[[int], object]:
         return partial(run_worker, self.work, self.worker_settings)
+
+    def loader_body(self) -> Callable[[int], object]:
+        rate = self.jobs_per_second / LOADERS
+        return partial(run_load, self.work, self.backlog.gate, self.seed, rate)
 
     def refill(self) -> None:
         """Replace dead processes until the end."""

@@ -17,16 +17,12 @@ import asyncio
 import faulthandler
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from ...ops.finish import Finished
-from ...ops.operation import Op, Statement
-from ...worker import finisher, local
 from ..checks.checker import (
-    Violation,
     history_violations,
     leftover_rows,
     orphaned_jobs,
@@ -35,13 +31,14 @@ from ..checks.checker import (
 )
 from ..checks.evidence import Evidence, collect
 from ..checks.judge import Verdict, settle
-from ..children import ChildExit
-from ..faults.standby import ReplicaNode
-from ..ledger import Ledger
+from ..faults.standby import ReplicaNode, ReplicaPair
+from ..results import CampaignResults
 from ..workload import Workload
 from ..workspace import Workspace
+from .accepted_outcomes import LostCommits, duplicate_owners, run_watched_worker
+from .campaign import CampaignOptions
 from .failover import Failover
-from .long_campaign import JUDGE_TIMEOUT_S, run_worker
+from .long_campaign import JUDGE_TIMEOUT_S
 
 CONTESTED_QUEUE = "contested"  # the queue whose jobs both sides claim
 JOBS_PER_FAILOVER = 60  # per failover
@@ -50,19 +47,19 @@ SPLIT_RANGE_S = (0.4, 1.2)  # seconds with two primaries
 SIDES = ("left", "right")  # names of connections; each prefers one server
 
 
-class LostCommits(NamedTuple):
-    """Writes that a server accepted in this interval were lost with it."""
-
-    port: int
-    since: float
-    until: float
-
-
 class SplitBrain(Failover):
     columns = ("failovers", "enqueued", "lost", "contested", "refused")
     worker_settings: ClassVar[dict[str, Any]] = {"lease": 6.0, "renew_every": 2.0}
     jobs_per_second = 80.0
     drain_within_s = 5.0  # lost acknowledged jobs never start
+
+    def __init__(
+        self,
+        options: CampaignOptions,
+        on_progress: Callable[[CampaignResults], None] = lambda _: None,
+    ) -> None:
+        self.pair = ReplicaPair()
+        super().__init__(options, on_progress, cluster=self.pair)
 
     def start_load(self) -> None:
         self.lost: list[LostCommits] = []
@@ -123,18 +120,13 @@ class SplitBrain(Failover):
     def drain(self, *others: Any) -> None:
         super().drain(self.other_workers, *others)
 
-    def _judge(self) -> None:
-        ends: list[ChildExit] = []
-        look = partial(judge_survivors, self.work, self.workspace, tuple(self.lost))
-        self.children.start(look, ends.append)
-        while not ends:
-            self.poll()
-        if verdict := self.record_verdict(self.workspace, {}, ends[0]):
-            for what, number in verdict.facts.items():
-                self.results.counts_of("load").add(what, number)
-            if not verdict.facts["contested"]:
-                message = "no job was claimed twice under one fence: this run proves nothing"
-                self.results.add_violation("load", "load", message)
+    def judge_body(self) -> Callable[[], object]:
+        return partial(judge_survivors, self.work, self.workspace, tuple(self.lost))
+
+    def examine(self, verdict: Verdict) -> None:
+        if not verdict.facts["contested"]:
+            message = "no job was claimed twice under one fence: this run proves nothing"
+            self.results.add_violation("load", "load", message)
 
 
 def run_at(work: Workload, workspace: Workspace, action: Callable[[Workload], object]) -> None:
@@ -157,34 +149,6 @@ def begin_contest(work: Workload) -> None:
     work.ol.resume(CONTESTED_QUEUE)
 
 
-# Accepted outcomes
-
-
-def run_watched_worker(work: Workload, url: str, settings: dict[str, Any], number: int) -> None:
-    """In a child: a worker that records its accepted outcomes, with the server."""
-    work.use_prepared(replace(work.workspace, url=url))
-    operations = (local, "finish_and_claim"), (finisher, "finish"), (finisher, "finish_with_keys")
-    for module, name in operations:
-        setattr(module, name, recording(getattr(module, name), work.ledger))
-    run_worker(work, settings, number)
-
-
-def recording(operation: Callable[..., Op[Any]], ledger: Ledger) -> Callable[..., Op[Any]]:
-    def run(*args: object, **kwargs: object) -> Op[Any]:
-        answer = yield from operation(*args, **kwargs)
-        finished: Finished = answer[0] if isinstance(answer, tuple) else answer
-        for transition in finished.lost:
-            ledger.write("outdated", transition.claim.id, transition.claim.fence)
-        if finished.accepted:
-            ((port,),) = yield Statement("outlast.verify:server_port")
-            for transition, _ in finished.accepted:
-                id, fence, owner = transition.claim.claim_key
-                ledger.write("accepted", id, fence, [owner, port])
-        return answer
-
-    return run
-
-
 # The checker
 
 
@@ -203,24 +167,6 @@ def judge_survivors(work: Workload, workspace: Workspace, lost: Sequence[LostCom
     wrong = [found for rule in rules for found in rule(evidence)]
     wrong += duplicate_owners(evidence, lost)
     Verdict(wrong, len(evidence.rows), facts=counts(evidence)).write(workspace.verdict_file)
-
-
-def duplicate_owners(evidence: Evidence, lost: Sequence[LostCommits]) -> Iterator[Violation]:
-    """I3: a claim was accepted for one owner, the one in the row."""
-    owners: dict[tuple[str, int], set[str]] = defaultdict(set)
-    for entry in evidence.entries("accepted"):
-        owner, port = entry.data
-        gone = any(one.port == port and one.since <= entry.at <= one.until for one in lost)
-        if not gone and entry.subject in evidence.rows:
-            owners[entry.subject, entry.fence].add(owner)
-    for (id, fence), accepted in owners.items():
-        row = evidence.rows[id]
-        if len(accepted) > 1:
-            message = f"claim {fence} was accepted for {len(accepted)} owners: {sorted(accepted)}"
-            yield Violation("I3", id, "zombie", message, row.queue)
-        if row.fence == fence and row.worker is not None and row.worker not in accepted:
-            message = f"claim {fence} is {row.worker}'s, and was accepted for {sorted(accepted)}"
-            yield Violation("I3", id, "zombie", message, row.queue)
 
 
 def counts(evidence: Evidence) -> dict[str, int]:

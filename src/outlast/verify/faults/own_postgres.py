@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Protocol
 
 from ...model.errors import Unsupported
-from ..children import ChildExit, Children, die_with_parent
+from ..children import ChildExit, Children
 from ..workspace import OWN_SERVER
+from .own_program import OwnProgram, log_tail
 
 HOST = "127.0.0.1"
 USER = "postgres"
 Poll = Callable[[], object]  # reaps children that have ended
 
 START_TIMEOUT_S = 60.0  # seconds to start, including the replay of a long log
+LOG_NAME = "server.log"
 READY_STATES = ("ready", "standby")
 SETTINGS = {"listen_addresses": HOST, "max_connections": "200", "timezone": "UTC"}
 
@@ -58,12 +60,12 @@ class OwnPostgres:
         self.folder = Path(tempfile.gettempdir(), f"outlast-verify-pg-{secrets.token_hex(8)}")
         self.pid = 0  # 0: not running
         self.environment: dict[str, str] = {}  # in addition to the campaign's
-        self.port = _free_port()
+        self.port = free_port()
         self._needed_by = needed_by
 
     def make(self) -> None:
         self.folder.mkdir(mode=0o700)
-        self._programs, self._user = _initialise(self.folder, self._needed_by)
+        self._programs, self._user = initialise(self.folder, self._needed_by)
 
     def make_like(self, other: OwnPostgres) -> None:
         """An empty folder, for a copy of the other server."""
@@ -101,8 +103,7 @@ class OwnPostgres:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log_text(self) -> str:
-        log = self.folder / "server.log"
-        return log.read_text(errors="replace")[-2000:] if log.exists() else "no output"
+        return log_tail(self.folder / LOG_NAME)
 
     def _child_ended(self, exit: ChildExit) -> None:
         if not exit.stopped:
@@ -117,21 +118,14 @@ class OwnPostgres:
 
     def exec_program(self, name: str, *arguments: str) -> None:
         """In a child: become one of the server's programs, with output to the server's log."""
-        os.setsid()
-        os.chdir(self.folder)
-        out = os.open(self.folder / "server.log", os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o666)
-        if self._user is not None:
-            import pwd
-
-            entry = pwd.getpwnam(self._user)
-            os.setgroups([])
-            os.setgid(entry.pw_gid)
-            os.setuid(entry.pw_uid)
-            die_with_parent()  # a change of user resets it
-        os.dup2(out, 1)
-        os.dup2(out, 2)
-        program = str(self._programs / name)
-        os.execve(program, [program, *arguments], os.environ | self.environment)  # noqa: S606
+        program = OwnProgram(
+            (str(self._programs / name), *arguments),
+            self.folder,
+            self.folder / LOG_NAME,
+            self._user,
+            os.environ | self.environment,
+        )
+        program.become()
 
     def _is_ready(self) -> bool:
         try:
@@ -142,7 +136,7 @@ class OwnPostgres:
         return len(lines) > 7 and lines[0] == str(self.pid) and lines[7].strip() in READY_STATES
 
 
-def _initialise(folder: Path, needed_by: str) -> tuple[Path, str | None]:
+def initialise(folder: Path, needed_by: str) -> tuple[Path, str | None]:
     """Create the data folder: the location of the server's programs, and their user."""
     try:
         import psycopg  # noqa: F401
@@ -160,7 +154,7 @@ def _initialise(folder: Path, needed_by: str) -> tuple[Path, str | None]:
     return server.bin_path, server.system_user
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

@@ -12,6 +12,7 @@ from typing import Any
 from ...model.errors import Unsupported
 from ..children import ChildExit, Children
 from ..workspace import OWN_SERVER_PAIR
+from .failover_cluster import FailoverTimes
 from .own_postgres import HOST, USER, OwnPostgres, Poll
 
 COPY_TIMEOUT_S = 60.0  # seconds for a copy of the primary
@@ -87,6 +88,16 @@ class ReplicaPair:
     def start(self, children: Children, poll: Poll) -> None:
         self.primary.start(children, poll)
         self.rebuild(children, poll)
+
+    @property
+    def routes(self) -> dict[str, str]:
+        return {"hosts": self.url}
+
+    def fail_over(self, poll: Poll) -> FailoverTimes:
+        """The primary is stopped immediately, and the standby promoted."""
+        failed_at = time.monotonic()
+        self.primary.crash(poll)
+        return FailoverTimes(failed_at, self.promote())
 
     def rebuild(self, children: Children, poll: Poll) -> None:
         """The standby follows the primary, and has caught up."""
