@@ -74,6 +74,12 @@ def postgres_server() -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
+def read_only_postgres() -> Iterator[Postgres]:
+    """A server without tables that refuses to write, as a standby does."""
+    yield from _started(Postgres(default_transaction_read_only="on"))
+
+
+@pytest.fixture(scope="session")
 def pgbouncer(postgres_server: Postgres) -> Iterator[PgBouncer]:
     """A pgbouncer in transaction mode in front of the shared server."""
     yield from _started(PgBouncer(postgres_server))
