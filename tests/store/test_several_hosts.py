@@ -4,8 +4,10 @@ no use: dead, or read-only as a standby is."""
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,9 +15,13 @@ import pytest
 
 from outlast import Context, Outlast
 from outlast.model.errors import StoreUnavailable
+from outlast.model.settings import StoreSettings
+from outlast.store import open_store
+from outlast.store.postgres.store import PostgresStore
 from tests.service.serving import serving
 from tests.store.django_connection import configure
 from tests.support import Database, aeventually
+from tests.support.app import SLACK
 from tests.support.several_hosts import DEAD_PORT, FIRST_HOSTS, first_port, with_first_host
 
 pytestmark = pytest.mark.kinds("postgres")
@@ -98,6 +104,32 @@ def test_without_a_primary_among_them_the_hosts_are_unavailable(
     url = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
     with Outlast(url) as ol, pytest.raises(StoreUnavailable, match="read-only"):
         ol.counts()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "seconds"), [("db", 5), ("a,b,c", 5), ("a,b,c,d", 3), ("a:1,b:2,c,d,e,f,g,h", 2)]
+)
+def test_hosts_that_do_not_answer_share_the_deadline(hosts: str, seconds: int) -> None:
+    """By default a host has 5 s, and a call 15 s."""
+    store = open_store(f"postgresql://{hosts}/x")
+    assert isinstance(store, PostgresStore)
+    assert store._parameters()["connect_timeout"] == seconds
+    own = open_store(f"postgresql://{hosts}/x?connect_timeout=7")
+    assert isinstance(own, PostgresStore)
+    assert "connect_timeout" not in own._parameters(), "the URL's counts"
+
+
+@pytest.mark.slow
+def test_a_call_ends_in_time_though_no_host_answers() -> None:
+    with ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
+        hosts = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in silent)
+        settings = StoreSettings.of(deadline=8.0)
+        ol = stack.enter_context(Outlast(f"postgresql://{hosts}/x", settings=settings))
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            ol.counts()
+        assert time.monotonic() - began < 8.0 + SLACK
 
 
 # Callers

@@ -146,15 +146,14 @@ class PostgresStore(Store):
         }
 
     def _parameters(self) -> dict[str, Any]:
-        wait = self.settings.connect_timeout
+        url = conninfo.conninfo_to_dict(self.address.url)
         given: dict[str, object] = {
-            "connect_timeout": max(2, round(wait)),
+            "connect_timeout": self._connect_timeout_s(str(url.get("host") or "")),
             "application_name": "outlast",
             "client_encoding": "UTF8",
             **KEEPALIVES,
             "tcp_user_timeout": round(self.settings.deadline * 1000),
         }
-        url = conninfo.conninfo_to_dict(self.address.url)
         if not self.pooled:
             limits = " ".join(f"-c {name}={value}" for name, value in self._limits().items())
             steady = HOT_PATH_OPTIONS if self._hot_path else ""
@@ -165,6 +164,12 @@ class PostgresStore(Store):
             "autocommit": True,
             "prepare_threshold": None if self.pooled else NEVER_PREPARE,
         }
+
+    def _connect_timeout_s(self, hosts: str) -> int:
+        """Whole seconds for each host: those that do not answer must not use up the deadline
+        together. The driver takes no less than two."""
+        shared = int(self.settings.deadline / len(hosts.split(",")))
+        return max(2, min(round(self.settings.connect_timeout), shared))
 
     def _connect(self) -> DeadlineConnection:
         try:
