@@ -30,6 +30,7 @@ __all__ = ["Backoff", "Loop"]
 
 log = logging.getLogger("outlast.loops")
 
+RECONNECT_EVERY_S = 1.0  # seconds, at most, between tries of a watch while the database is away
 MAX_EXPONENT = 20  # a server may be away for a year
 
 

@@ -22,7 +22,7 @@ from ..model.outcome import AttemptEnd, Transition
 from .executor import timeout_error
 from .in_flight import InFlightJobs, log_fields
 from .logs import tear_down
-from .loop import Backoff, Loop
+from .loop import RECONNECT_EVERY_S, Backoff, Loop
 from .runner import JobRunner
 from .shared import WorkerShared
 from .state import WorkerState
@@ -34,7 +34,6 @@ log = logging.getLogger("outlast.worker")
 
 STALL_WARNING_S = 10.0  # seconds without a turn of the worker's loop that are worth a word
 PROCESS_PAUSE_S = 5.0  # seconds between two pulses that mean a pause of us all
-RECONNECT_EVERY_S = 1.0  # seconds, at most, between tries of the watch in an outage
 MIN_FENCE_INTERVAL_S = 0.01  # seconds between looks at our own leases
 
 

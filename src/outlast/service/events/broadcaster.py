@@ -22,7 +22,7 @@ from ...ops.event_filter import EventFilter
 from ...ops.events import EventPage, JobStatus, StoredEvent
 from ...ops.operation import Op
 from ...store import Store
-from ...worker.loop import Backoff
+from ...worker.loop import RECONNECT_EVERY_S, Backoff
 from ..auth.principals import Principal
 from ..slots import EVENT_STREAMS, counting
 from . import frames
@@ -54,6 +54,8 @@ class Broadcaster:
         self._store = store.clone(connections=MAX_READERS + 2)
         self._position, self._tick = 0, 0
         self._check_restore_at = 0.0
+        self._poll_backoff = Backoff()
+        self._watch_backoff = Backoff(first=0.1, cap=RECONNECT_EVERY_S)
         self._hint = PositionHint()
         self.feeds = StreamFeeds(self._streams_after)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -195,7 +197,7 @@ class Broadcaster:
                 await following
 
     async def _poll_loop(self) -> None:
-        backoff, left_at = Backoff(), time.monotonic()
+        backoff, left_at = self._poll_backoff, time.monotonic()
         while self._streams_by_token or time.monotonic() < left_at + LINGER_S:
             pause = self.settings.events_poll
             try:
@@ -235,12 +237,19 @@ class Broadcaster:
         self._wakeup.clear()
 
     async def _listen(self) -> None:
-        backoff = Backoff()
+        """When it gets through after an outage, its first notification ends the poll's pause."""
+        backoff = self._watch_backoff
+
+        def notified() -> None:
+            backoff.succeeded()
+            self._wakeup.set()
+
         while True:
             try:
-                await self._store.listen_for_events(self._wakeup.set, MIN_POLL_GAP_S)
+                await self._store.listen_for_events(notified, MIN_POLL_GAP_S)
             except OutlastError as error:
-                log.info("notifications of events are interrupted: %s", error)
+                level = logging.DEBUG if backoff.failures else logging.INFO
+                log.log(level, "notifications of events are interrupted: %s", error)
             await asyncio.sleep(backoff.failed())
 
     async def poll(self) -> None:
