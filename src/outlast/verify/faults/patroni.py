@@ -46,6 +46,7 @@ PACKAGES = {"patroni": "patroni", "etcd": "etcd-server", "haproxy": "haproxy"}  
 NODE_NAMES = ("n1", "n2", "n3")
 START_TIMEOUT_S = 120.0  # seconds for the cluster to be whole
 FAILOVER_TIMEOUT_S = 60.0  # seconds for a new primary
+WHOLE_POLL_S = 0.2  # seconds between two looks at the cluster
 PRIMARY_POLL_S = 0.02  # seconds between two looks for a new primary
 PORT_RANGE = (10_240, 32_000)  # below those that the system gives to outgoing connections
 PARAMETERS = {name: value for name, value in SETTINGS.items() if name != "listen_addresses"}
@@ -115,7 +116,7 @@ class PatroniCluster:
 
     def synchronise(self, poll: Poll) -> None:
         """Patroni sees to it: a standby is named in etcd only when it has every commit."""
-        self._wait(self._is_whole, START_TIMEOUT_S, poll, "does not become whole")
+        self._wait(self._is_whole, START_TIMEOUT_S, poll, WHOLE_POLL_S, "does not become whole")
 
     def fail_over(self, poll: Poll) -> FailoverTimes:
         killed = self.primary()
@@ -127,13 +128,10 @@ class PatroniCluster:
 
         def promoted() -> bool:
             nonlocal asked_at
-            pause_until = asked_at + PRIMARY_POLL_S
-            while time.monotonic() < pause_until:
-                poll()
             asked_at = time.monotonic()
             return any(node.is_primary() for node in others)
 
-        self._wait(promoted, FAILOVER_TIMEOUT_S, poll, "has no new primary")
+        self._wait(promoted, FAILOVER_TIMEOUT_S, poll, PRIMARY_POLL_S, "has no new primary")
         return FailoverTimes(failed_at, asked_at)
 
     def rebuild(self, children: Children, poll: Poll) -> None:
@@ -176,13 +174,15 @@ class PatroniCluster:
         return False
 
     def _wait(
-        self, condition: Callable[[], bool], seconds: float, poll: Poll, problem: str
+        self, condition: Callable[[], bool], seconds: float, poll: Poll, every: float, problem: str
     ) -> None:
         until = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > until:
                 raise Unsupported(reason=f"the Patroni cluster {problem}: {self._log_text()}")
-            poll()
+            pause_until = time.monotonic() + every
+            while time.monotonic() < pause_until:
+                poll()
 
     def _log_text(self) -> str:
         return "\n".join(f"{node.ports.name}: {node.log_text()}" for node in self.nodes)
@@ -190,6 +190,8 @@ class PatroniCluster:
 
 def find_commands(find: Callable[[str], str | None]) -> dict[str, str]:
     """The paths of the programs; the error names the packages of those that are missing."""
+    if not Path("/proc/self/cwd").exists():
+        raise Unsupported(reason="--cluster patroni needs Linux: it finds servers in /proc")
     found = {name: find(name) for name in PACKAGES}
     if missing := [PACKAGES[name] for name, path in found.items() if path is None]:
         raise Unsupported(
