@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,6 +13,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from outlast import Outlast
+from outlast.model.api_token import new_token
+from outlast.ops import tokens
 from outlast.service import service
 from tests.service.serving import running
 from tests.store.django_connection import configure as configure_django
@@ -53,6 +56,28 @@ def test_where_no_lifespan_reaches_it_the_first_request_starts_it(ol: Outlast) -
         assert not jobs.service.running
         answer = httpx.get(f"{url}/deep/down/api/v1/whoami", trust_env=False)
         assert answer.status_code == 200 and jobs.service.running
+
+
+def test_two_of_them_in_one_app_have_sessions_of_their_own(ol: Outlast, tmp_path: Path) -> None:
+    """A browser has one cookie for each: neither login ends the other."""
+    with Outlast(f"sqlite:///{tmp_path}/other.db") as other:
+        other.migrate()
+        mounts, secrets = [], dict[str, str]()
+        for name, one in {"one": ol, "other": other}.items():
+            secrets[name], new = new_token("test", ("read",))
+            one.store.run(tokens.create, new, "test")
+            mounts.append(Mount(f"/{name}", service(one)))
+        with (
+            running(Starlette(routes=mounts)) as url,
+            httpx.Client(base_url=url, trust_env=False, headers={"origin": url}) as web,
+        ):
+            for name, secret in secrets.items():
+                assert web.post(f"/{name}/login", json={"token": secret}).status_code == 204
+            for name in secrets:
+                assert web.get(f"/{name}/api/v1/whoami").status_code == 200
+            assert web.post("/one/logout").status_code == 204
+            seen = [web.get(f"/{name}/api/v1/whoami").status_code for name in secrets]
+            assert seen == [401, 200]
 
 
 def test_it_stands_beside_django(ol: Outlast) -> None:

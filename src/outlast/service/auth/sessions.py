@@ -75,7 +75,11 @@ def _cookie_scope(request: Request) -> dict[str, Any]:
 
 
 def _name(request: Request) -> str:
-    return HOST_COOKIE if _is_https(request) else COOKIE
+    """One for each mount: services side by side have different sessions. (A path would do, but
+    not with `__Host-`.)"""
+    name = HOST_COOKIE if _is_https(request) else COOKIE
+    prefix = request.scope.get("root_path", "")
+    return f"{name}_{hashlib.sha256(prefix.encode()).hexdigest()[:8]}" if prefix else name
 
 
 def _is_https(request: Request) -> bool:
