@@ -28,6 +28,7 @@ from .version import VERSION as __version__
 
 if TYPE_CHECKING:
     from .client.client import Outlast
+    from .client.databases import Databases
     from .model.blob import Blob
     from .model.breaker import Breaker
     from .model.errors import (
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
         TooEarly,
         TooLate,
         UnknownTask,
+        UnknownTenant,
         Unsupported,
         WebhookRefused,
         WorkerNotFound,
@@ -105,6 +107,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Outlast": "client.client",
+    "Databases": "client.databases",
     "Blob": "model.blob",
     "BlobStore": "store.blobs.store",
     "Breaker": "model.breaker",
@@ -148,6 +151,7 @@ __all__ = [
     "Contention",
     "Context",
     "CorruptDatabase",
+    "Databases",
     "DeadlineExceeded",
     "DependencyDown",
     "Erased",
@@ -208,6 +212,7 @@ __all__ = [
     "TooEarly",
     "TooLate",
     "UnknownTask",
+    "UnknownTenant",
     "Unsupported",
     "WebhookRefused",
     "Worker",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import typing_extensions
 
     from .client.client import Outlast
+    from .client.databases import Databases
 
     # What `enqueue` takes (no context); what a plain call takes, and what that returns.
     P = typing_extensions.ParamSpec("P", default=...)
@@ -28,7 +29,7 @@ class BoundTask(Generic[P, R]):
     """A task with a job's options said: `extract.using(delay=30).enqueue(doc=7)`."""
 
     def __init__(
-        self, app: Outlast, definition: TaskDefinition, options: Options, conn: object
+        self, app: Outlast | Databases, definition: TaskDefinition, options: Options, conn: object
     ) -> None:
         self._app = app
         self._definition = definition
@@ -73,7 +74,7 @@ class Task(BoundTask[P, R], Generic[P, R, C, V]):
             types = types if isinstance(types, tuple) else (types,)
             return super().__class_getitem__((*types, ..., object) if len(types) == 2 else types)
 
-    def __init__(self, app: Outlast, definition: TaskDefinition) -> None:
+    def __init__(self, app: Outlast | Databases, definition: TaskDefinition) -> None:
         super().__init__(app, definition, Options(), None)
         self.name = definition.name
         # Not the attributes of a callable object, which may have our names.

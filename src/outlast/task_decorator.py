@@ -37,6 +37,7 @@ from .task import Task
 
 if TYPE_CHECKING:
     from .client.client import Outlast
+    from .client.databases import Databases
     from .worker.context import BatchContext, Context
 
 DEFAULT_BREAKER = Breaker()
@@ -52,7 +53,7 @@ TASK_OPTIONS = (
 
 
 def task(  # noqa: PLR0913 - as the contract has it
-    self: Outlast,
+    self: Outlast | Databases,
     function: Callable[..., Any] | None = None,
     /,
     *,

@@ -10,7 +10,19 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast import Context, Flow, FlowState, Job, Outlast, Retry, Task, Worker, chain, group
+from outlast import (
+    Context,
+    Databases,
+    Flow,
+    FlowState,
+    Job,
+    Outlast,
+    Retry,
+    Task,
+    Worker,
+    chain,
+    group,
+)
 from outlast.model import errors
 from outlast.model.lifecycle import Outcome, State
 from outlast.ops import report
@@ -35,7 +47,7 @@ def test_every_public_name_is_documented() -> None:
     assert [name for name in outlast.__all__ if name not in words] == []
 
 
-@pytest.mark.parametrize("kind", [Outlast, Task, Context, Worker])
+@pytest.mark.parametrize("kind", [Outlast, Databases, Task, Context, Worker])
 def test_every_method_is_documented_with_its_signature(kind: type) -> None:
     """R202"""
     documented = spans(section(kind.__name__))

@@ -14,6 +14,7 @@ from ..model.errors import InvalidOption
 
 if TYPE_CHECKING:
     from ..client.client import Outlast
+    from ..client.databases import Databases
 
 
 def find_app(name: str, url: str | None, schema: str | None, blobs: str | None = None) -> Outlast:
@@ -28,6 +29,24 @@ def find_app(name: str, url: str | None, schema: str | None, blobs: str | None =
 
 
 def load_app(name: str) -> Outlast:
+    """One Outlast; of several databases, the one that is named."""
+    from ..client.databases import Databases
+
+    module, found = _load(name)
+    if isinstance(found, Databases):
+        raise _invalid_app(name, f"is several databases: name one, {_available_apps(module)}")
+    return found
+
+
+def load_databases(name: str) -> Databases | None:
+    """Several databases; None: the name is that of one Outlast."""
+    from ..client.databases import Databases
+
+    _, found = _load(name)
+    return found if isinstance(found, Databases) else None
+
+
+def _load(name: str) -> tuple[ModuleType, Outlast | Databases]:
     module_name, colon, path = name.partition(":")
     if not module_name or (colon and not path):
         raise _invalid_app(name, "must be module:attr, such as shop.tasks:ol")
@@ -35,7 +54,7 @@ def load_app(name: str) -> Outlast:
         suggestion = module_name.removesuffix(".py").strip("./").replace(os.sep, ".")
         raise _invalid_app(name, f"must be a module, not a file: write {suggestion}{colon}{path}")
     module = _import(name, module_name)
-    return _attribute(name, module, path) if path else _only_app(name, module)
+    return module, _attribute(name, module, path) if path else _only_app(name, module)
 
 
 def _import(name: str, module_name: str) -> ModuleType:
@@ -57,21 +76,29 @@ def _import(name: str, module_name: str) -> ModuleType:
         raise _invalid_app(name, f"cannot be imported: {_error_summary(error)}") from error
 
 
-def _attribute(name: str, module: ModuleType, path: str) -> Outlast:
+def _attribute(name: str, module: ModuleType, path: str) -> Outlast | Databases:
     value: object = module
     for part in path.split("."):
         try:
-            value = getattr(value, part)
-        except AttributeError:
+            value = _part(value, part)
+        except (AttributeError, KeyError):
             raise _invalid_app(name, f"has no {path!r}: {_available_apps(module)}") from None
     from ..client.client import Outlast
+    from ..client.databases import Databases
 
     value = _own_outlast(value)
-    if not isinstance(value, Outlast):
+    if not isinstance(value, Outlast | Databases):
         raise _invalid_app(
             name, f"is of type {type(value).__name__}, not an Outlast: {_available_apps(module)}"
         )
     return value
+
+
+def _part(value: object, name: str) -> object:
+    """An attribute, or one of several databases."""
+    from ..client.databases import Databases
+
+    return value.by_name[name] if isinstance(value, Databases) else getattr(value, name)
 
 
 def _only_app(name: str, module: ModuleType) -> Outlast:
@@ -83,8 +110,11 @@ def _only_app(name: str, module: ModuleType) -> Outlast:
 
 def _apps(module: ModuleType) -> dict[str, Outlast]:
     from ..client.client import Outlast
+    from ..client.databases import Databases
 
     found = {name: _own_outlast(value) for name, value in vars(module).items()}
+    several = [(name, value) for name, value in found.items() if isinstance(value, Databases)]
+    found |= {f"{name}.{one}": ol for name, value in several for one, ol in value.by_name.items()}
     return {name: value for name, value in found.items() if isinstance(value, Outlast)}
 
 

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..model.errors import InvalidOption, Unsupported
+from ..model.errors import InvalidOption, StoreUnavailable, Unsupported
 from ..model.settings import ServiceSettings
-from .apps import find_app
+from .apps import find_app, load_databases
 from .database_options import blobs_option, given_on_command, open_client, with_database_options
 from .process_options import PortOption, log_options, misread_ports
 from .settings_options import is_given, setting_options
 
 if TYPE_CHECKING:
     from ..client.client import Outlast
+    from ..service import DatabasesApp, ServiceApp
 
 log = logging.getLogger("outlast.service")
 
@@ -70,7 +71,8 @@ def serve(
     """Serve the API until stopped.
 
     With APP (module:attr), the arguments of its tasks are checked at enqueue; without it they are
-    stored unchecked. Until a token exists (`outlast token create`), only callers on this machine
+    stored unchecked. If APP is several databases (`Databases`), each is served under its name, and
+    / shows all of them. Until a token exists (`outlast token create`), only callers on this machine
     are served, and they need none.
     """
     from ..worker.logs import set_up, tear_down
@@ -85,11 +87,20 @@ def serve(
     for warning in misread_ports(os.environ):
         log.warning(warning)
     require_serve_extra()
+    from ..service import service, services
+
     with ExitStack() as stack:
-        client = stack.enter_context(find_app(app, *database) if app else open_client(*database))
-        _refuse_unauthenticated(client, host)
-        _log_settings(client, settings)
-        _run_server(client, settings, (host, port), proxies)
+        several = load_databases(app) if app and not any(database) else None
+        if several is None:
+            found = find_app(app, *database) if app else open_client(*database)
+            clients = [stack.enter_context(found)]
+            made: ServiceApp | DatabasesApp = service(clients[0], settings)
+        else:
+            clients = [stack.enter_context(ol) for ol in several.by_name.values()]
+            made = services(several, settings)
+        _refuse_unauthenticated(clients, host)
+        _log_settings(clients, settings)
+        _run_server(made, (host, port), proxies)
 
 
 def require_serve_extra() -> None:
@@ -104,15 +115,13 @@ def require_serve_extra() -> None:
 
 
 def _run_server(
-    ol: Outlast, settings: ServiceSettings, listen_address: tuple[str, int], proxies: Sequence[str]
+    app: ServiceApp | DatabasesApp, listen_address: tuple[str, int], proxies: Sequence[str]
 ) -> None:
-    from ..service import service
     from ..service.server import BoundedServer
 
     for number in (signal.SIGTERM, signal.SIGINT):
         # The server handles the signal itself, then raises it again: the handler does nothing.
         signal.signal(number, lambda *_: None)
-    app = service(ol, settings)
     server = BoundedServer(
         app,
         host=listen_address[0],
@@ -126,29 +135,37 @@ def _run_server(
         timeout_graceful_shutdown=10,
     )
     server.run()
-    if (unusable := app.service.runner.unusable) is not None:
-        raise unusable
+    if server.unusable is not None:
+        raise server.unusable
 
 
-def _refuse_unauthenticated(ol: Outlast, host: str) -> None:
+def _refuse_unauthenticated(clients: Sequence[Outlast], host: str) -> None:
     from ..ops.tokens import any_exists
     from ..service.security import is_loopback
 
     if is_loopback(host):
         return
-    ol.store.ready()
-    if not ol.store.run(any_exists):
-        raise InvalidOption(
-            option="host",
-            reason=f"is {host}, reachable from other machines, and no token exists: create one with"
-            " `outlast token create`, or listen on 127.0.0.1",
-        )
+    for ol in clients:
+        try:
+            ol.store.ready()
+            exists = ol.store.run(any_exists)
+        except StoreUnavailable:
+            if len(clients) == 1:
+                raise
+            continue  # one of several: it is served when it is back, and no caller without a token
+        if not exists:
+            raise InvalidOption(
+                option="host",
+                reason=f"is {host}, reachable from other machines, and no token exists in"
+                f" {ol.store.address}: create one with `outlast token create`, or listen on"
+                " 127.0.0.1",
+            )
 
 
-def _log_settings(ol: Outlast, settings: ServiceSettings) -> None:
+def _log_settings(clients: Sequence[Outlast], settings: ServiceSettings) -> None:
     """Log the effective settings in one line."""
     log.info(
         "serving %s, %s",
-        ol.store.address,
+        ", ".join(str(ol.store.address) for ol in clients),
         ", ".join(f"{f.name}={getattr(settings, f.name)}" for f in fields(ServiceSettings)),
     )

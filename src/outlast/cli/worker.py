@@ -96,7 +96,7 @@ def worker(
     """Run the jobs of APP until stopped.
 
     APP is module:attr, importable from the working directory; :attr is optional if the module
-    creates exactly one Outlast.
+    creates exactly one Outlast. One of several databases is module:attr.NAME.
     """
     from ..worker.idle_stop import stop_when_idle
     from ..worker.logs import set_up, tear_down

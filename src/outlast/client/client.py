@@ -206,6 +206,10 @@ class Outlast:
         self.declared_sources[name] = made
         return made
 
+    def _serving(self, database: Sequence[str] | None) -> Self:
+        """The app for a job of this database; see `Databases`."""
+        return self
+
     def _worker_services(self, *, sources: bool, remote: bool = False) -> list[WorkerService]:
         """What runs beside a worker of this app; a remote one has no database."""
         if not self.declared_outboxes and not self.declared_sources:

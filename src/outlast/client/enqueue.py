@@ -26,6 +26,8 @@ from .room import make_room
 
 async def enqueue_jobs(on: Face, jobs: list[NewJob], conn: object = None) -> list[Job]:
     """Enqueue jobs as part of the current trace, if any."""
+    if (check := on.parts.check_tenants) is not None:
+        check(jobs)
     conn = on.ambient(conn)
     if (recorder := tracer()) is None:
         return await insert_jobs(on, traced(jobs), conn)

@@ -41,6 +41,8 @@ async def enqueue_stream(
 async def _enqueue(on: Face, calls: Iterator[object] | AsyncIterator[object], conn: object) -> int:
     with JobFile() as file:
         async for part in _parts(on, calls):
+            if (check := on.parts.check_tenants) is not None:
+                check(part)
             jobs = traced(part)
             if (blobs := on.parts.blobs) is not None and blobs.any_large(jobs):
                 jobs = await on.in_thread(partial(blobs.put_arguments, jobs))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 
 from ..model.arguments import MAX_PAYLOAD
 from ..model.errors import InvalidOption
+from ..model.job import NewJob
 from ..model.lane import QueueLimits
 from ..model.task import Registry
 from ..store import Store, open_store
@@ -35,6 +37,8 @@ class ClientResources:
         # Separate: a notification in a caller's transaction is sent when that commits, if it does.
         self.tx_notify_limiter = NotifyLimiter()
         self.public_url: str | None = None  # of the service, for links
+        # Refuses jobs of another database's tenants; None: there is one database.
+        self.check_tenants: Callable[[Iterable[NewJob]], None] | None = None
         self.ambient_mode = ambient
         self.ambient: AmbientTransaction | None = None  # None: no transaction was ever bound
         self._open(store, blobs)

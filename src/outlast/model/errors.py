@@ -8,7 +8,8 @@
     │   ├── InvalidSignal         a signal that its job does not take; names every problem
     │   ├── InvalidOption         an option (priority, delay, queue, …) is unknown or out of range
     │   ├── InvalidSetting        a setting is out of range or unknown; names the field
-    │   └── TenantRequired        a job must name its tenant here, and does not
+    │   ├── TenantRequired        a job must name its tenant here, and does not
+    │   └── UnknownTenant         none of several databases has this tenant
     ├── KeyConflict               the same idempotency key was used with another call
     ├── QueueFull                 the bounded queue has no room; nothing was enqueued
     ├── QuotaExceeded             the queue or lane has admitted as many jobs as it may for now
@@ -165,13 +166,24 @@ class InvalidSetting(InvalidInput):
 
 
 class TenantRequired(InvalidInput):
-    """`Outlast(tenant_required=True)`: the job names no tenant."""
+    """`Outlast(tenant_required=True)`, or a task of `Databases`: the job names no tenant."""
 
     template = (
-        "A job of {task} must name its tenant, because tenant_required is set: using(tenant=…),"
-        " @ol.task(tenant=…), --tenant, or a token of a tenant."
+        "A job of {task} must name its tenant: using(tenant=…), @ol.task(tenant=…), --tenant, or a"
+        " token of a tenant."
     )
     task: str
+
+
+class UnknownTenant(InvalidInput):
+    """`Databases`: the route names no database for the tenant."""
+
+    template = (
+        "No database has the tenant {tenant!r}: add it to the route of Databases(…), with one of"
+        " {databases}."
+    )
+    tenant: str
+    databases: str
 
 
 class KeyConflict(OutlastError):

@@ -219,6 +219,18 @@ def _hooks(options: Options) -> str | None:
     return json.dumps(by_state)
 
 
+def calls_at_end(call: Call) -> list[Call]:
+    """The calls among a job's hooks; webhooks have the job's own tenant."""
+    own, defaults = call.options, call.definition.options
+    found = []
+    for option in _HOOKS.values():
+        given = getattr(own, option)
+        given = getattr(defaults, option) if given is None else given
+        if given is not None and not isinstance(given, Iterator):  # which can be read once
+            found += [hook for hook in _as_list(given) if isinstance(hook, Call)]
+    return found
+
+
 _HOOKS = {"succeeded": "on_success", "dead": "on_dead", "cancelled": "on_cancel"}
 
 

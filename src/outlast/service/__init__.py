@@ -2,11 +2,12 @@
 
     from outlast.service import service
     app = service(ol)          # an ASGI app: run it with uvicorn, or mount it in yours
+    app = services(databases)  # the same for several databases, with a page over all of them
 
 In reading order, by what happens to a request:
 
     route          what a route is;  route_table  every path, its scope, its models
-    app            the ASGI app made from the table
+    app            the ASGI app made from the table;  databases  those of several databases
     security       headers of every response; refused hosts and origins
     auth/          who calls: a token, a browser's session, a local caller; throttle, revocation
     request        what an endpoint gets: service, caller, body
@@ -25,7 +26,18 @@ from __future__ import annotations
 from .app import ServiceApp, service
 from .auth.principals import Principal
 from .components import Service
+from .databases import DatabasesApp, services
 from .request import RequestContext
 from .route_table import PUBLIC, Route
 
-__all__ = ["PUBLIC", "Principal", "RequestContext", "Route", "Service", "ServiceApp", "service"]
+__all__ = [
+    "PUBLIC",
+    "DatabasesApp",
+    "Principal",
+    "RequestContext",
+    "Route",
+    "Service",
+    "ServiceApp",
+    "service",
+    "services",
+]

@@ -54,6 +54,10 @@ class ServiceApp:
         starlette.router.redirect_slashes = False
         self._app = SecurityHeaders(AmbiguityGuard(starlette))
 
+    @property
+    def parts(self) -> Sequence[Service]:
+        return [self.service]
+
     @asynccontextmanager
     async def lifespan(self, app: object) -> AsyncIterator[None]:
         self.service.start()

@@ -23,8 +23,10 @@ from .connections import MAX_STALL_S, Connections, connection_limit
 from .streaming import HANG_UP
 
 if TYPE_CHECKING:
+    from ..model.errors import StoreError
     from ..model.settings import ServiceSettings
     from .app import ServiceApp
+    from .databases import DatabasesApp
 
 MAX_HEAD_BYTES = 65_536  # bytes of request line and headers
 ACCEPT_BATCH = 16  # connections accepted before the previous ones are counted
@@ -188,15 +190,18 @@ def _with_hang_up(app: ASGIApp, transport: Any) -> ASGIApp:
 
 
 class BoundedServer(uvicorn.Server):
-    def __init__(self, app: ServiceApp, **settings: Any) -> None:
-        chosen = app.service.settings
+    def __init__(self, app: ServiceApp | DatabasesApp, **settings: Any) -> None:
+        self._services = app.parts
+        self.unusable: StoreError | None = None  # the database that ended the server
+        chosen = self._services[0].settings
         self.open = Connections(connection_limit(chosen))
         protocols: Any = _protocol_factory(self.open, ConnectionTimeouts(chosen))
         super().__init__(uvicorn.Config(app, http=protocols, backlog=ACCEPT_BATCH, **settings))
-        self._service = app.service
-        self._service.runner.on_unusable = self._end
+        if len(self._services) == 1:  # one of several is no reason to end
+            self._services[0].runner.on_unusable = self._end
 
     def _end(self) -> None:
+        self.unusable = self._services[0].runner.unusable
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -210,7 +215,8 @@ class BoundedServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Open streams are ended first: the server waits until all connections are closed."""
-        self._service.close_streams()
+        for service in self._services:
+            service.close_streams()
         await super().shutdown(sockets)
         self.open.close()
 

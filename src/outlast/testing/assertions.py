@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from ..client.client import Outlast
 from ..model.errors import InvalidArguments, InvalidOption
 from ..model.job import Job, read_args
 from ..task import BoundTask
@@ -112,12 +113,21 @@ def _seconds(value: Any) -> Any:
 
 def _jobs_of(task: BoundTask[..., Any]) -> list[Job]:
     """All jobs of a task, newest first."""
-    app, name = task._app, task._definition.name
-    found = page = app.jobs(task=name)
+    found = [job for ol in _databases(task) for job in _jobs_in(ol, task._definition.name)]
+    return sorted(found, key=lambda job: job.id, reverse=True)
+
+
+def _jobs_in(ol: Outlast, name: str) -> list[Job]:
+    found = page = ol.jobs(task=name)
     while page:
-        page = app.jobs(task=name, before=page[-1].id)
+        page = ol.jobs(task=name, before=page[-1].id)
         found += page
     return found
+
+
+def _databases(task: BoundTask[..., Any]) -> Collection[Outlast]:
+    app = task._app
+    return [app] if isinstance(app, Outlast) else app.by_name.values()
 
 
 def _not_found(task: BoundTask[..., Any], expected: _Expected, jobs: list[Job]) -> str:
@@ -129,7 +139,7 @@ def _not_found(task: BoundTask[..., Any], expected: _Expected, jobs: list[Job]) 
             for job in ranked[:MAX_SHOWN]
         ]
         return "\n".join([f"no job {expected}; of this task there are {len(jobs)}:", *lines])
-    others = Counter(job.task for job in task._app.jobs())
+    others = Counter(job.task for ol in _databases(task) for job in ol.jobs())
     named = ", ".join(f"{name} × {number}" for name, number in others.most_common(MAX_SHOWN))
     return f"no job {expected}; no job of this task at all, of others: {named or 'none'}"
 

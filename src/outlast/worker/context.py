@@ -67,6 +67,8 @@ class Context:
         self._pending_events = pending_events  # what was said and may not be stored yet
         self._operations = operations
         self._store = store
+        # Refuses jobs of another database's tenants; None: there is one database.
+        self.check_tenants: Callable[[Sequence[NewJob]], None] | None = None
         self._lost = False
         self._completing = False
         self.completed = False
@@ -153,6 +155,8 @@ class Context:
         self._check()
         beside = self._claim.id if join else None
         made = build_jobs(calls, self._claim.flow, beside, self.inline_limit)
+        if self.check_tenants is not None:
+            self.check_tenants(made)
         self.jobs += traced(made, self._claim.trace)
 
     def results(self) -> PrerequisiteResults:

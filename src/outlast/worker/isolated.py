@@ -73,7 +73,7 @@ class IsolatedExecution(SingleExecution):
             given = {
                 "claim": self.claim._asdict(),
                 "argv": sys.argv,
-                "near": self.context.has_database,
+                "database": self._database(),
             }
             with suppress(ConnectionError):
                 process.stdin.write(json.dumps(given).encode() + b"\n")
@@ -86,6 +86,11 @@ class IsolatedExecution(SingleExecution):
         if self.stopped is not None or self.context.completed:
             return self.interrupted()
         return _crash_end(await process.wait())
+
+    def _database(self) -> list[str] | None:
+        """URL and schema; None: a remote worker has no database."""
+        store = self.context._store
+        return None if store is None else [store.address.url, store.address.schema]
 
     async def _until_ended(
         self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader

@@ -55,7 +55,7 @@ def main() -> None:
         with lock:
             out.write(json.dumps(message).encode() + b"\n")
 
-    ended = _run((kind, location, name), claim, send, near=given["near"])
+    ended = _run((kind, location, name), claim, send, given["database"])
     send({"ended": {**ended._asdict(), "jobs": [asdict(job) for job in ended.jobs]}})
 
 
@@ -151,15 +151,19 @@ class NoOperations:
         self.run()
 
 
-def _run(location: tuple[str, str, str], claim: Claim, send: Send, *, near: bool) -> AttemptEnd:
+def _run(
+    location: tuple[str, str, str], claim: Claim, send: Send, database: list[str] | None
+) -> AttemptEnd:
     try:
         task = _find(*location)
     except BaseException as error:  # the code is at fault, not the job: another try may do
         return AttemptEnd(Outcome.FAILED, error=error_record(error))
-    store = task._app.store if near else None
+    app = task._app._serving(database)
+    store = None if database is None else app.store
     definition = task._definition
-    limit = task._app.store.settings.stream_limit
-    context = ChildContext(claim, store, send, blobs=task._app.blobs, stream_limit=limit)
+    limit = app.store.settings.stream_limit
+    context = ChildContext(claim, store, send, blobs=app.blobs, stream_limit=limit)
+    context.check_tenants = app._parts.check_tenants
     execution = Execution(definition, claim, context)
     try:
         if execution.has_blob_arguments:

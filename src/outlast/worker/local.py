@@ -82,7 +82,9 @@ def local_worker(
             wakeup.call_soon(wakeup.set)
 
     def context(claim: Claim) -> Context:
-        return Context(claim, add_event, operations, sink.pending_events, app.blobs, store=store)
+        given = Context(claim, add_event, operations, sink.pending_events, app.blobs, store=store)
+        given.check_tenants = app._parts.check_tenants
+        return given
 
     runner = JobRunner(
         app.registry, shared, breakers, context=context, deliver=deliver, slot_freed=wakeup.set

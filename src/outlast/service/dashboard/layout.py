@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from starlette.requests import Request
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 THEMES = ("auto", "light", "dark")
 THEME_COOKIE = "outlast_theme"
+DATABASES = "outlast.databases"  # in a request's scope: the prefix of the page over several
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ async def layout_context(
         "who": who,
         "may_act": who is not None and who.has_scope(Scope.ADMIN),
         "menu": [] if who is None else menu_of(who),
+        "databases": _databases_link(request),
         "here": _section(request),
         "back_here": page_address(request),
         "theme": theme_of(request),
@@ -70,6 +73,12 @@ async def layout_context(
         "version": VERSION,
         "flash": None,
     }
+
+
+def _databases_link(request: Request) -> str | None:
+    """The page over several databases, if this is the service of one of them."""
+    prefix = request.scope.get(DATABASES)
+    return None if prefix is None else Links(quote(prefix, safe="/"))("/")
 
 
 async def _now(service: Service) -> float:

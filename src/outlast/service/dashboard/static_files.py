@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 from ..problems import NotFound
@@ -46,13 +47,17 @@ def static_url(links: Links, name: str) -> str:
 
 
 async def static_file(call: RequestContext) -> Response:
-    file = load_files().get(call.request.path_params["name"])
+    return file_response(call.request)
+
+
+def file_response(request: Request) -> Response:
+    file = load_files().get(request.path_params["name"])
     if file is None:
         raise NotFound("no such file")
     tag = f'"{file.hash}"'
-    known = call.request.query_params.get("v") == file.hash
+    known = request.query_params.get("v") == file.hash
     headers = {"etag": tag, "cache-control": IMMUTABLE if known else "no-cache"}
-    if tag in call.request.headers.get("if-none-match", ""):
+    if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(file.content, headers={**headers, "content-type": file.kind})
 

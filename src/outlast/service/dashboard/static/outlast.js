@@ -35,6 +35,17 @@ function follow(region) {
   open();
 }
 
+// Regions of pages without a stream: <section data-reload="seconds"> … </section>
+function refresh(region) {
+  setInterval(async () => {
+    if (document.hidden) return;
+    const answer = await fetch(location.href).catch(() => null);
+    if (!answer) return;
+    const made = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-reload]");
+    if (made) swap(region, made.innerHTML); else location.reload();
+  }, region.dataset.reload * 1000);
+}
+
 function busy(region) {
   if (!("byRow" in region.dataset)) return false;
   return Boolean(region.querySelector("tbody input:checked") || document.activeElement?.closest("form.filters"));
@@ -185,6 +196,7 @@ function copying(button) {
 for (const button of document.querySelectorAll("[data-copy]")) copying(button);
 document.querySelector(".menu [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 for (const region of document.querySelectorAll("[data-live]")) follow(region);
+for (const region of document.querySelectorAll("[data-reload]")) refresh(region);
 times();
 setInterval(times, 1000);
 
