@@ -72,7 +72,7 @@ def test_each_database_is_shown_with_its_counts(databases: Databases, greet: Any
         for name, number in (("eu", 2), ("us", 1)):
             assert browser.get(f"/{name}/api/v1/counts").json()["counts"]["ready"] == number
             page = Seen(browser.get(f"/{name}/").text)
-            assert page.links["All databases"] == "/"
+            assert page.links["All databases"] == "/" and f"All databases / {name}" in page.text
         assert browser.get("/asia/").status_code == 404
         assert browser.get("/eu", follow_redirects=True).url.path == "/eu/"
 

@@ -65,6 +65,7 @@ async def layout_context(
         "may_act": who is not None and who.has_scope(Scope.ADMIN),
         "menu": [] if who is None else menu_of(who),
         "databases": _databases_link(request),
+        "database": request.scope.get("root_path", "").rpartition("/")[2],
         "here": _section(request),
         "back_here": page_address(request),
         "theme": theme_of(request),

@@ -35,7 +35,7 @@ function follow(region) {
   open();
 }
 
-// Regions of pages without a stream: <section data-reload="seconds"> … </section>
+// Regions of pages without a stream: <div data-reload="seconds"> … </div>
 function refresh(region) {
   setInterval(async () => {
     if (document.hidden) return;
