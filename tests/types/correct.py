@@ -6,12 +6,25 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, assert_type
 
-from outlast import BatchContext, Call, Context, Job, Outlast, Retry, Task, chain, group
+from outlast import (
+    BatchContext,
+    Call,
+    Context,
+    Databases,
+    Job,
+    Outlast,
+    Retry,
+    StoreError,
+    Task,
+    chain,
+    group,
+)
 
 if TYPE_CHECKING:
     import sqlite3
 
 ol = Outlast("sqlite:///unused.db")
+databases = Databases({"eu": ol}, {"acme": "eu"})
 worker = ol.worker("slow", concurrency=4, lease=30, memory_floor=100)
 
 
@@ -190,6 +203,21 @@ async def verbs_async(job: Job) -> None:
     assert_type(await ol.ajobs(state="dead", limit=5), list[Job])
     assert_type(await ol.acancel(job.id, reason="late"), Job)
     assert_type(await ol.aretry_flow(job.id), int)
+
+
+@databases.task(tenant="acme")
+async def routed(ctx: Context, doc: int) -> Report:
+    return Report(doc)
+
+
+async def several_databases() -> None:
+    assert_type(routed.enqueue(7), Job[Report])
+    assert_type(databases.enqueue(routed.job(7)), list[Job[Report]])
+    assert_type(await databases.aenqueue(routed.job(7)), list[Job[Report]])
+    assert_type(databases.of("acme"), Outlast)
+    assert_type(databases.each(Outlast.counts), dict[str, dict[str, int] | StoreError])
+    assert_type(await databases.aeach(Outlast.acounts), dict[str, dict[str, int] | StoreError])
+    assert_type(databases.each(lambda one: one.jobs(limit=5)), dict[str, list[Job] | StoreError])
 
 
 def annotated(tasks: list[Reports], any_task: Task, any_job: Job) -> None:
