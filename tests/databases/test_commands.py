@@ -61,11 +61,11 @@ def test_an_isolated_task_is_run_on_the_database_of_the_command_line(
     processes: Processes, folder: Path
 ) -> None:
     url = f"sqlite:///{folder}/copy.db"
-    enqueue(processes, folder, "far", "us", "umbrella").succeed()
-    (folder / "us.db").rename(folder / "copy.db")
-    outlast(processes, folder, "worker", "app:ol.us", "--until-idle", "--url", url).succeed()
+    enqueue(processes, folder, "far", "eu", "acme").succeed()
+    (folder / "eu.db").rename(folder / "copy.db")
+    outlast(processes, folder, "worker", "app:ol.eu", "--until-idle", "--url", url).succeed()
     with Outlast(url) as copy:
-        assert {job.result for job in copy.jobs(state="succeeded")} == {"UMBRELLA", "umbrella"}
+        assert {job.result for job in copy.jobs(state="succeeded")} == {"ACME", "acme"}
 
 
 def test_a_command_names_the_databases_when_none_or_a_wrong_one_is_named(

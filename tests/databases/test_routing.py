@@ -99,6 +99,7 @@ def test_the_route_may_be_a_function_and_may_change(tmp_path: Path) -> None:
         ({"a/b": None}, {}, "must be 1 to 48 of a–z"),
         ({"eu": "sqlite:///eu.db"}, {}, r"must map 'eu' to an Outlast\(…\)"),
         ({"eu": Outlast("sqlite:///eu.db")}, {"acme": "us"}, "'us', which is none of eu"),
+        ({"eu": Outlast("sqlite:///eu.db")}, "eu", "must be a mapping or a function, not 'eu'"),
     ],
 )
 def test_a_wrong_map_is_refused_when_it_is_made(by_name: Any, route: Any, said: str) -> None:

@@ -206,8 +206,8 @@ class Outlast:
         self.declared_sources[name] = made
         return made
 
-    def _serving(self, database: Sequence[str] | None) -> Self:
-        """The app for a job of this database; see `Databases`."""
+    def _serving(self, tenant: str, database: Sequence[str] | None) -> Self:
+        """The app for a job of this tenant, in this database; see `Databases`."""
         return self
 
     def _worker_services(self, *, sources: bool, remote: bool = False) -> list[WorkerService]:

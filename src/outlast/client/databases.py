@@ -38,7 +38,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,47}")  # in a URL's path, and after a dot
 class Databases:
     """Several databases by name, and the tenants of each.
 
-    `route` says which database has a tenant: a mapping, or a function that is called for every job
+    `route` names the database of a tenant: a mapping, or a function that is called at every enqueue
     and returns None for a tenant without a database. It may change while the program runs; jobs
     stay where they were enqueued.
     """
@@ -50,12 +50,10 @@ class Databases:
         self.by_name = {_check_database(name, ol): ol for name, ol in by_name.items()}
         if not self.by_name:
             raise InvalidOption(option="by_name", reason="must name a database")
+        self._route = self._checked(route)
+        self.registry = SharedRegistry(self)
         for ol in self.by_name.values():
             ol._parts.check_tenants = partial(self._refuse_foreign, ol)
-        self._route: Callable[[str], str | None] = route if callable(route) else route.get
-        self.registry = SharedRegistry(self)
-        for name in () if callable(route) else set(route.values()):
-            self._database(name)
 
     # Define
 
@@ -69,6 +67,16 @@ class Databases:
         if name is None:
             raise UnknownTenant(tenant=tenant, databases=", ".join(self.by_name))
         return self._database(name)
+
+    def _checked(self, route: object) -> Callable[[str], str | None]:
+        if callable(route):
+            return route
+        if not isinstance(route, Mapping):
+            reason = f"must be a mapping or a function, not {route!r:.80}"
+            raise InvalidOption(option="route", reason=reason)
+        for name in set(route.values()):
+            self._database(name)
+        return route.get
 
     def _database(self, name: str) -> Outlast:
         try:
@@ -90,15 +98,16 @@ class Databases:
                 )
                 raise InvalidOption(option="tenant", reason=reason)
 
-    def _serving(self, database: Sequence[str] | None) -> Outlast:
-        """The one at this URL and schema, in a process that was started for one of its jobs; any
-        for a remote worker's."""
+    def _serving(self, tenant: str, database: Sequence[str] | None) -> Outlast:
+        """The one at this URL and schema, in a process that was started for a job of this tenant;
+        a remote worker's has none."""
         url, schema = database or (None, None)
         for ol in self.by_name.values():
-            if url is None or (ol.store.address.url, ol.store.address.schema) == (url, schema):
+            if (ol.store.address.url, ol.store.address.schema) == (url, schema):
                 return ol
-        ol.move(url, schema)  # its worker was started with --url
-        return ol
+        routed = self.of(tenant)
+        routed.move(url, schema)  # its worker was started with --url
+        return routed
 
     # Enqueue
 

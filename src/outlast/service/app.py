@@ -56,6 +56,7 @@ class ServiceApp:
 
     @property
     def parts(self) -> Sequence[Service]:
+        """The services in this app."""
         return [self.service]
 
     @asynccontextmanager

@@ -68,6 +68,7 @@ class DatabasesApp:
 
     @property
     def parts(self) -> Sequence[Service]:
+        """The services in this app."""
         return [app.service for app in self.by_name.values()]
 
     def close_streams(self) -> None:

@@ -31,26 +31,34 @@ class Reachability:
         return self._since
 
     async def run(self) -> None:
-        """Check for ever."""
+        """Check for ever. A check that is late goes on, and no other one begins meanwhile."""
+        check: asyncio.Task[None] | None = None
         try:
             while True:
-                await self._check()
-                self._checked.set()
-                await asyncio.sleep(CHECK_INTERVAL_S)
+                check = check or asyncio.create_task(self._check())
+                await asyncio.wait([check], timeout=CHECK_TIMEOUT_S)
+                if check.done():
+                    self._note(check.exception())
+                    check = None
+                    await asyncio.sleep(CHECK_INTERVAL_S)
+                else:
+                    self._note(TimeoutError(f"no answer within {CHECK_TIMEOUT_S:g} s"))
         finally:
+            if check is not None:
+                check.cancel()
+                await asyncio.wait([check])
             await self._store.aclose()
 
     async def _check(self) -> None:
-        try:
-            async with asyncio.timeout(CHECK_TIMEOUT_S):
-                await self._store.aready()  # as the service does, which creates the tables
-                await self._store.arun(clock)
-        except Exception as error:
-            if self._since is None:
-                self._since = time.time()
-                log.warning("the database %s is unreachable: %s", self._name, error or "no answer")
-        else:
-            if self._since is not None:
-                away = format_duration(time.time() - self._since)
-                log.warning("the database %s answers again, after %s", self._name, away)
+        await self._store.aready()  # as the service does, which creates the tables
+        await self._store.arun(clock)
+
+    def _note(self, error: BaseException | None) -> None:
+        self._checked.set()
+        if error is None and self._since is not None:
+            away = format_duration(time.time() - self._since)
+            log.warning("the database %s answers again, after %s", self._name, away)
             self._since = None
+        elif error is not None and self._since is None:
+            self._since = time.time()
+            log.warning("the database %s is unreachable: %s", self._name, error)

@@ -158,7 +158,7 @@ def _run(
         task = _find(*location)
     except BaseException as error:  # the code is at fault, not the job: another try may do
         return AttemptEnd(Outcome.FAILED, error=error_record(error))
-    app = task._app._serving(database)
+    app = task._app._serving(claim.tenant, database)
     store = None if database is None else app.store
     definition = task._definition
     limit = app.store.settings.stream_limit
