@@ -52,7 +52,7 @@ LENDING = [
 LONG = [
     Path(__file__).parent / path
     for path in (
-        "browser", "crash", "docs", "faults", "metrics", "remote", "seeds",
+        "browser", "crash", "databases", "docs", "faults", "metrics", "remote", "seeds",
         "test_collection.py", "verify",
         "bench/test_cells.py", "bridges/test_kills.py", "cli/test_demo.py",
         "service/test_events.py", "service/test_event_servers.py", "service/test_schema.py",
