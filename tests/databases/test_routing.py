@@ -28,6 +28,7 @@ from outlast import (
     group,
 )
 from outlast.testing import assert_enqueued, refute_enqueued
+from tests.support import aeventually
 
 
 @pytest.fixture
@@ -187,6 +188,35 @@ def test_a_handler_enqueues_for_other_tenants_where_they_are(
     assert "'umbrella', which the database us has" in asyncio.run(work())
     eu, us = databases.by_name.values()
     assert (tenants(eu), tenants(us)) == (["acme", "globex"], ["umbrella"])
+
+
+def test_jobs_of_a_tenant_that_was_moved_are_finished_where_they_are(tmp_path: Path) -> None:
+    """With those that they enqueue; new ones go to the other database."""
+    route = {"acme": "eu"}
+    ols = {name: Outlast(f"sqlite:///{tmp_path / name}.db") for name in ("eu", "us")}
+    databases = Databases(ols, route)
+
+    @databases.task
+    def first(ctx: Context) -> None:
+        ctx.enqueue(then.using(tenant="acme").job())
+
+    @databases.task
+    def then() -> str:
+        return "done"
+
+    first.using(tenant="acme").enqueue()
+    route["acme"] = "us"
+    first.using(tenant="acme").enqueue()
+
+    async def work() -> None:
+        async with ols["eu"].worker():
+            await aeventually(lambda: ols["eu"].counts()["succeeded"] == 2)
+
+    asyncio.run(work())
+    assert ols["eu"].jobs(task="then")[0].result == "done"
+    assert [job.task for job in ols["us"].jobs()] == ["first"]
+    for ol in ols.values():
+        ol.close()
 
 
 def test_a_schedule_is_in_the_database_of_its_tenant(databases: Databases) -> None:

@@ -155,8 +155,8 @@ class Context:
         self._check()
         beside = self._claim.id if join else None
         made = build_jobs(calls, self._claim.flow, beside, self.inline_limit)
-        if self.check_tenants is not None:
-            self.check_tenants(made)
+        if self.check_tenants is not None:  # its own tenant's may be here, also after a move
+            self.check_tenants([job for job in made if job.tenant != self._claim.tenant])
         self.jobs += traced(made, self._claim.trace)
 
     def results(self) -> PrerequisiteResults:
