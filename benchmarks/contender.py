@@ -1,9 +1,11 @@
 """Who is measured. What a contender says of itself is read from its file without importing it: its
-library is only in its own environment."""
+library is only in its own environment. A file is in Python, or for Node.js (`.mjs`)."""
 
 from __future__ import annotations
 
 import ast
+import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,6 +14,9 @@ from typing import Any
 
 OUTLAST, BARE, PEER = "outlast", "bare", "peer"
 OURS = Path(__file__).parent / "ours"
+NODE = ".mjs"
+_EXPORT = re.compile(r"^export const ([A-Z]+) = (.+);$", re.M)  # a value as JSON has it
+_VERSION = re.compile(r"(?!^)[\[=>@].*")  # and extras; the first letter may be an @
 
 
 @dataclass(frozen=True)
@@ -38,9 +43,13 @@ class Contender:
         return f"{self.name}/{self.store}"
 
     @property
+    def is_node(self) -> bool:
+        return self.file.suffix == NODE
+
+    @property
     def packages(self) -> list[str]:
         """The names of what it requires, without versions and extras."""
-        return [require.split("[")[0].split("=")[0].split(">")[0] for require in self.requires]
+        return [_VERSION.sub("", require) for require in self.requires]
 
     def lacks(self, needs: Iterable[str]) -> list[str]:
         return sorted(set(needs) - self.can)
@@ -48,7 +57,11 @@ class Contender:
 
 def found_in(folder: Path) -> list[Contender]:
     """One for each store of each file."""
-    files = sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
+    files = sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix in (".py", NODE) and path.name != "__init__.py"
+    )
     return [contender for file in files for contender in _of(file)]
 
 
@@ -81,6 +94,8 @@ def _of(file: Path) -> Iterator[Contender]:
 
 
 def _constants(file: Path) -> dict[str, Any]:
+    if file.suffix == NODE:
+        return {name: json.loads(value) for name, value in _EXPORT.findall(file.read_text("utf-8"))}
     found: dict[str, Any] = {}
     for node in ast.parse(file.read_text("utf-8")).body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:

@@ -1,6 +1,6 @@
-"""An environment of its own for each peer, made from PyPI and kept in `.bench/venvs`.
+"""An environment of its own for each peer, made from PyPI or npm and kept in `.bench/venvs`.
 
-It is made anew when what the peer requires changes; `python -m benchmarks run --fresh` asks PyPI
+It is made anew when what the peer requires changes; `python -m benchmarks run --fresh` asks them
 again. The versions that were found are part of the results.
 """
 
@@ -15,8 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.contender import Contender
+from benchmarks.process import NODE_INSIDE
 
 PIP = ["-m", "pip", "install", "-qq", "--disable-pip-version-check", "--root-user-action=ignore"]
+NPM = ["install", "--loglevel=error", "--no-audit", "--no-fund", "--prefix"]
 
 
 class Missing(Exception):
@@ -26,6 +28,8 @@ class Missing(Exception):
 def equipped(contender: Contender, folder: Path, fresh: bool = False) -> Contender:
     """The contender with an interpreter that has its library."""
     home = folder / contender.name
+    if contender.is_node:
+        return _equipped_for_node(contender, home, fresh)
     python = home / "bin" / "python"
     stamp, wanted = home / "requires.json", json.dumps([contender.python, *contender.requires])
     if fresh or not stamp.exists() or stamp.read_text() != wanted:
@@ -36,6 +40,23 @@ def equipped(contender: Contender, folder: Path, fresh: bool = False) -> Contend
             _run(str(python), *PIP, *contender.requires)
         stamp.write_text(wanted)
     return replace(contender, interpreter=str(python))
+
+
+def _equipped_for_node(contender: Contender, home: Path, fresh: bool) -> Contender:
+    """Its file is copied beside its packages, where Node.js looks for them."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        raise Missing("it needs Node.js: there is no node, or no npm, on the path")
+    stamp, wanted = home / "requires.json", json.dumps(contender.requires)
+    if fresh or not stamp.exists() or stamp.read_text() != wanted:
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        if contender.requires:
+            _run(npm, *NPM, str(home), *contender.requires)
+        stamp.write_text(wanted)
+    for file in (contender.file, NODE_INSIDE):
+        shutil.copy(file, home)
+    return replace(contender, interpreter=node, file=home / contender.file.name)
 
 
 def _run(*command: str) -> None:

@@ -1,7 +1,7 @@
 """A contender's process as the runner sees it: started, asked, killed.
 
-The other end is serve.py. A process that is not asked any more ends by itself, because its standard
-input does: none outlives the runner.
+The other end is serve.py, or serve.mjs. A process that is not asked any more ends by itself,
+because its standard input does: none outlives the runner.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any
 
 import benchmarks
 import outlast
-from benchmarks.contender import PEER, Contender
+from benchmarks.contender import NODE, PEER, Contender
 from benchmarks.serve import PLACE, Place
 
 INSIDE = Path(__file__).with_name("serve.py")
+NODE_INSIDE = INSIDE.with_suffix(NODE)
 IMPORTABLE = [str(Path(package.__file__ or "").parents[1]) for package in (outlast, benchmarks)]
 MAX_ANSWER_S = 600.0
 
@@ -36,9 +37,8 @@ class Process:
         self._log = Path(place.folder) / f"{contender.name}.log"
         self.started_at = time.monotonic()
         with self._log.open("ab") as log:
-            # -P: serve.py's own folder is no place where a contender's imports are looked for.
             self._popen = subprocess.Popen(
-                [contender.interpreter, "-P", INSIDE, contender.file],
+                _command(contender),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -91,6 +91,14 @@ class Process:
     def said(self, lines: int = 3) -> str:
         """The end of its log, for when something is wrong."""
         return " | ".join(self._log.read_text(errors="replace").split("\n")[-lines - 1 : -1])
+
+
+def _command(contender: Contender) -> list[str | Path]:
+    if contender.is_node:  # imports are looked for beside a file: both are in its environment
+        inside = contender.file.with_name(NODE_INSIDE.name)
+        return [contender.interpreter, inside, contender.file]
+    # -P: serve.py's own folder is no place where a contender's imports are looked for.
+    return [contender.interpreter, "-P", INSIDE, contender.file]
 
 
 def _environment(contender: Contender) -> dict[str, str]:

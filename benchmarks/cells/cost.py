@@ -58,8 +58,11 @@ def log(stage: Stage) -> Measured:
 def start(stage: Stage) -> Measured:
     """What importing costs beyond Python itself; and from a worker's start to its first handler."""
     contender = stage.contender
-    python = _run_time(stage, "-c", "pass")
-    measured = {"import": (_run_time(stage, "-c", f"import {contender.imports}") - python) * 1000}
+    measured: Measured = {}
+    if contender.imports:
+        python = _run_time(stage, "-c", "pass")
+        imported = _run_time(stage, "-c", f"import {contender.imports}")
+        measured["import"] = (imported - python) * 1000
     if contender.help:
         measured["help"] = _run_time(stage, *contender.help) * 1000
     client = stage.client()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from benchmarks.__main__ import PEERS
 from benchmarks.contender import OURS, PEER, Contender, found_in
 from benchmarks.environments import Missing, equipped
+from tests.support.requirements import require_program
 
 EVERYBODY = [*found_in(OURS), *found_in(PEERS)]
 METHODS = {
@@ -31,12 +33,7 @@ def test_no_two_have_the_same_name() -> None:
 
 @every_contender
 def test_a_contender_can_what_it_says_and_says_what_it_can(contender: Contender) -> None:
-    (class_,) = [
-        node
-        for node in ast.parse(contender.file.read_text()).body
-        if isinstance(node, ast.ClassDef) and node.name == "Contender"
-    ]
-    methods = {node.name for node in class_.body if isinstance(node, ast.stmt) and _named(node)}
+    methods = _methods(contender)
     assert {"__init__", "prepare", "enqueue", "left", "work"} <= methods
     for word, method in METHODS.items():
         assert (word in contender.can) == (method in methods), method
@@ -47,11 +44,8 @@ def test_a_contender_can_what_it_says_and_says_what_it_can(contender: Contender)
 
 @pytest.mark.parametrize("contender", found_in(PEERS), ids=lambda c: c.label)
 def test_peers_import_nothing_of_ours(contender: Contender) -> None:
-    imported = {
-        name.partition(".")[0]
-        for node in ast.walk(ast.parse(contender.file.read_text()))
-        for name in _imports(node)
-    }
+    imported = _imported(contender)
+    assert imported
     assert not imported & {"outlast", "benchmarks", "tests"}
     assert contender.kind == PEER
 
@@ -74,6 +68,51 @@ def test_a_python_that_is_not_there_is_said(tmp_path: Path) -> None:
     future = Contender("future", "sqlite", tmp_path / "future.py", python=newest)
     with pytest.raises(Missing, match=f"needs Python {newest}"):
         equipped(future, tmp_path / "venvs")
+
+
+def test_an_environment_for_node_has_its_file_beside_its_packages(tmp_path: Path) -> None:
+    require_program("npm")
+    plain = Contender("plain", "sqlite", _toy(tmp_path))
+    made = equipped(plain, tmp_path / "venvs")
+    home = tmp_path / "venvs" / "plain"
+    assert made.file == home / "toy.mjs" and Path(made.interpreter).name == "node"
+    plain.file.write_text("// changed")
+    assert equipped(plain, tmp_path / "venvs").file.read_text() == "// changed"
+
+
+def test_where_there_is_no_node_its_contenders_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Missing, match=r"it needs Node\.js: there is no node"):
+        equipped(Contender("plain", "sqlite", _toy(tmp_path)), tmp_path / "venvs")
+
+
+def _toy(folder: Path) -> Path:
+    file = folder / "toy.mjs"
+    file.write_text("export class Contender {}")
+    return file
+
+
+def _methods(contender: Contender) -> set[str]:
+    text = contender.file.read_text()
+    if contender.is_node:
+        found = re.findall(r"^  (?:async )?(\w+)\([^)]*\) \{", text, re.M)
+        return {"__init__" if name == "constructor" else name for name in found}
+    (class_,) = [
+        node
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ClassDef) and node.name == "Contender"
+    ]
+    return {node.name for node in class_.body if isinstance(node, ast.stmt) and _named(node)}
+
+
+def _imported(contender: Contender) -> set[str]:
+    text = contender.file.read_text()
+    if contender.is_node:
+        return set(re.findall(r'^import .* from "(.+)";$', text, re.M))
+    found = (name for node in ast.walk(ast.parse(text)) for name in _imports(node))
+    return {name.partition(".")[0] for name in found}
 
 
 def _named(node: ast.stmt) -> bool:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from benchmarks.contender import Contender, chosen, found_in
+from benchmarks.environments import equipped
 from benchmarks.ground import Ground
 from benchmarks.process import Failed, Process
 from benchmarks.serve import MARK, Place, Seen, stamped
 from benchmarks.stage import staged
 from tests.support import eventually
 from tests.support.processes import alive
+from tests.support.requirements import require_program
 
 TOY = """
     import asyncio
@@ -63,6 +66,33 @@ def toys(tmp_path: Path) -> list[Contender]:
     (folder / "pytest.py").write_text(dedent(TOY))  # named like a library that is installed
     (folder / "__init__.py").touch()
     return found_in(folder)
+
+
+NODE_TOY = """
+    export const NAME = "toy-node";
+    export const STORES = ["sqlite"];
+    export const REQUIRES = ["@scope/no-such-package@2", "other"];
+    export const CAN = ["async", "many"];
+    export const DURABLE = false;
+    export const DURABILITY = "Nothing is kept.";
+    const other = () => 1;
+
+    export class Contender {
+      constructor(place, seen) { Object.assign(this, { place, seen, kept: [] }); }
+      prepare() { console.log("a library that talks"); }
+      async enqueue(payload) { this.kept.push(payload); }
+      enqueue_many(payloads) { this.kept.push(...payloads); }
+      left() { return this.kept.length; }
+      enqueue_slow() { throw new TypeError("not today"); }
+
+      async work() {
+        for (;;) {
+          this.seen("x");
+          await new Promise((done) => setTimeout(done, 1));
+        }
+      }
+    }
+"""
 
 
 @pytest.fixture
@@ -172,3 +202,42 @@ def test_a_stamp_says_how_long_ago_it_was_made() -> None:
     seen("x" * 100)
     (delay,) = seen.delays
     assert 0.02 <= delay < 5
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Process]:
+    require_program("npm")
+    (tmp_path / "toy.mjs").write_text(dedent(NODE_TOY))
+    (toy,) = found_in(tmp_path)
+    assert (toy.label, toy.durable) == ("toy-node/sqlite", False)
+    assert toy.packages == ["@scope/no-such-package", "other"]
+    ready = equipped(replace(toy, requires=()), tmp_path / "venvs")
+    started = Process(ready, Place("sqlite", "", "outlast", str(tmp_path)))
+    yield started
+    started.kill()
+
+
+def test_a_contender_for_node_answers_the_same(node: Process) -> None:
+    """Its clock is that of the others."""
+    assert "node" in node.ask("versions", packages=[])
+    assert node.ask("prepare") is None
+    before = time.monotonic()
+    times = node.ask("enqueue", n=3, size=10, at=before + 0.1)
+    assert before + 0.1 <= times["began"] <= times["ended"] <= time.monotonic()
+    node.ask("enqueue", n=2500, size=10, how="enqueue_many")
+    assert node.ask("left")["left"] == 2503
+    node.ask("drip", n=1, every=0.001)
+    assert node.ask("pour", rate=1000, seconds=0.05, size=100) > 0
+    node.ask("work")
+    eventually(lambda: node.ask("count") > MARK)
+    seen = node.ask("seen")
+    assert len(seen["marks"]) == 1 + (seen["count"] - 1) // MARK
+    assert seen["marks"][0] <= seen["last"] <= time.monotonic()
+    assert "a library that talks" in node.said(20)
+
+
+def test_a_contender_for_node_says_what_fails_and_ends_with_the_runner(node: Process) -> None:
+    """R189"""
+    with pytest.raises(Failed, match="TypeError: not today"):
+        node.ask("slow", n=1, seconds=1)
+    eventually(lambda: not alive(node.pid), 10.0)
