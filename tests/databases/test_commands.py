@@ -26,6 +26,11 @@ def near(ctx: Context) -> str:
 
 
 @ol.task(isolated=True)
+def lone(ctx: Context) -> str:
+    return ctx.job.tenant
+
+
+@ol.task(isolated=True)
 def far(ctx: Context) -> str:
     ctx.enqueue(near.using(tenant=ctx.job.tenant).job())
     return ctx.step("kept", str.upper, ctx.job.tenant)
@@ -109,3 +114,22 @@ def test_no_database_is_served_to_other_machines_without_a_token(
     served = outlast(processes, folder, "serve", "app:ol", "--port", "0", "--host", "0.0.0.0")
     assert served.wait() == 1
     assert re.search(r"no token exists in sqlite:///\S*/us.db", served.output())
+
+
+def test_a_remote_worker_works_for_one_database(processes: Processes, folder: Path) -> None:
+    """A task that is isolated, too: its process has no database."""
+    enqueue(processes, folder, "near", "us", "umbrella").succeed()
+    enqueue(processes, folder, "lone", "us", "umbrella").succeed()
+    made = outlast(
+        processes, folder, "--url", "sqlite:///us.db", "token", "create", "--name", "fleet",
+        "--scope", "work",
+    ).succeed()  # fmt: skip
+    (folder / "token").write_text(re.findall(r"olt_\S+", made)[0])
+    served = outlast(processes, folder, "serve", "app:ol", "--port", "0")
+    url = eventually(lambda: re.search(r"http://127\.0\.0\.1:\d+", served.output()))[0]
+    outlast(
+        processes, folder, "worker", "app:ol.us", "--server", f"{url}/us", "--token-file", "token"
+    )
+    with Outlast(f"sqlite:///{folder}/us.db") as us:
+        eventually(lambda: us.counts()["succeeded"] == 2, message=processes.report)
+        assert {job.result for job in us.jobs()} == {"umbrella"}

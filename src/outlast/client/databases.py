@@ -100,13 +100,13 @@ class Databases:
 
     def _serving(self, tenant: str, database: Sequence[str] | None) -> Outlast:
         """The one at this URL and schema, in a process that was started for a job of this tenant;
-        a remote worker's has none."""
-        url, schema = database or (None, None)
+        a remote worker has no database."""
         for ol in self.by_name.values():
-            if (ol.store.address.url, ol.store.address.schema) == (url, schema):
+            if database == [ol.store.address.url, ol.store.address.schema]:
                 return ol
         routed = self.of(tenant)
-        routed.move(url, schema)  # its worker was started with --url
+        if database is not None:  # its worker was started with --url
+            routed.move(*database)
         return routed
 
     # Enqueue

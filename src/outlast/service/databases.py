@@ -2,6 +2,7 @@
 
 /            every database with its counts, or since when it is unreachable
 /NAME/…      the service of that database, with its own tokens and sessions
+/livez       whether this process is alive, whatever the databases are
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount
 from starlette.routing import Route as Path
 from starlette.types import Receive, Scope, Send
@@ -47,6 +48,7 @@ class DatabasesApp:
         starlette = Starlette(
             routes=[
                 Path("/", self._overview),
+                Path("/livez", _alive),
                 Path(f"{FILES}/static/{{name}}", _static_file),
                 *(Mount(f"/{name}", app) for name, app in by_name.items()),
             ],
@@ -110,6 +112,10 @@ class DatabasesApp:
         for check in checks:
             check.cancel()
         await asyncio.gather(*checks, return_exceptions=True)
+
+
+async def _alive(request: Request) -> Response:
+    return PlainTextResponse("ok\n", headers={"cache-control": "no-store"})
 
 
 async def _static_file(request: Request) -> Response:
