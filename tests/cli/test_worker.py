@@ -164,3 +164,26 @@ def test_the_first_and_the_last_line_fit_a_screen(ol: Outlast, program: Program)
     assert "audit_every" not in first
     assert "0 succeeded, 0 dead, 0 cancelled, 0 to be retried" in last
     assert max(len(first), len(last)) < 400
+
+
+def test_an_isolated_task_runs_on_the_database_of_the_command_line(
+    processes: Processes, tmp_path: Path
+) -> None:
+    """R012: although the code names another one, and the task's process reads the code, too."""
+    (tmp_path / "shop.py").write_text(
+        dedent("""
+        from outlast import Context, Outlast
+
+        ol = Outlast("sqlite:///code.db")
+
+        @ol.task(isolated=True)
+        def far(ctx: Context) -> str:
+            return ctx.step("kept", str.upper, "done")
+        """)
+    )
+    url = f"sqlite:///{tmp_path}/given.db"
+    for words in (["enqueue", "far", "--app", "shop:ol"], ["worker", "shop:ol", "--until-idle"]):
+        processes.python("outlast", *words, "--url", url, cwd=tmp_path).succeed()
+    with Outlast(url) as given:
+        assert [job.result for job in given.jobs()] == ["DONE"]
+    assert not (tmp_path / "code.db").exists()

@@ -207,7 +207,11 @@ class Outlast:
         return made
 
     def _serving(self, tenant: str, database: Sequence[str] | None) -> Self:
-        """The app for a job of this tenant, in this database; see `Databases`."""
+        """The app for a job of this tenant, in this database, whose worker may have been started
+        with --url; see `Databases`."""
+        address = self.store.address
+        if database is not None and list(database) != [address.url, address.schema]:
+            self.move(*database)
         return self
 
     def _worker_services(self, *, sources: bool, remote: bool = False) -> list[WorkerService]:
