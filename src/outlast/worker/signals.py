@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..model.safe_text import error_summary
 from . import parent_pipe
 
 if TYPE_CHECKING:
     from .worker import Worker
+
+log = logging.getLogger("outlast.worker")
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 FORCED_EXIT_S = 1.0  # seconds after a second signal; then the process ends, whatever it is doing
@@ -23,12 +28,44 @@ CANCEL_WAIT_S = 0.1  # seconds that cancelled tasks have when the loop closes
 
 def run_with_signals(worker: Worker) -> None:
     """The first signal drains, the second leaves quickly: see `Worker.stop`."""
+    _check_thread()
     with stop_on_signals(worker):
         loop = _new_loop()
         try:
-            loop.run_until_complete(_main(worker))
+            run_to_end(loop, _main(worker))
         finally:
             _close(loop)
+
+
+def _check_thread() -> None:
+    """Refuse a thread that cannot handle signals, or in which an event loop runs already."""
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(
+            "worker.run() handles signals, so it needs the main thread: in another thread, use"
+            " asyncio.run(worker.arun()), and worker.stop() to end it"
+        )
+    if asyncio._get_running_loop() is not None:
+        raise RuntimeError(
+            "worker.run() makes an event loop of its own, and one is running in this thread: use"
+            " `await worker.arun()`, or `async with worker:`"
+        )
+
+
+def run_to_end(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:
+    """Run until `main` has ended, whatever a handler's own tasks do. A `sys.exit()` in one of them,
+    or `loop.stop()`, ends the loop but no handler: the job would be released unspent, and end the
+    next worker, too."""
+    task = loop.create_task(main)
+    task.add_done_callback(lambda _: loop.stop())
+    while not task.done():
+        try:
+            loop.run_forever()
+            reason = "loop.stop()"
+        except (SystemExit, KeyboardInterrupt) as error:
+            reason = error_summary(error)
+        if not task.done():
+            log.error("a handler ended the event loop, which goes on: %s", reason)
+    task.result()
 
 
 async def _main(worker: Worker) -> None:
