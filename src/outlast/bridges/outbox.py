@@ -56,7 +56,7 @@ class Outbox:
     def __init__(
         self, app: Outlast, name: str, sink: Sink, batch: Batch, options: dict[str, Any]
     ) -> None:
-        self.name = check_name("name", name) or ""
+        self.name = check_name("name", name)
         self.sink = _checked_sink(sink)
         self._app = app
         self._breaker = options.pop("breaker", None) or Breaker()

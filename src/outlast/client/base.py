@@ -5,14 +5,20 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 from uuid import UUID
 
 from ..model.errors import InvalidOption, JobNotFound
 from ..model.lifecycle import State
+from ..model.options import check_name
+from ..model.safe_text import MESSAGE_LIMIT, storable_text
 from ..ops.report import Filter
 
+Names: TypeAlias = str | Iterable[str] | None
+
 ANY_QUEUE = ""  # a notification for workers of every queue
+MAX_ACTOR_CHARS = 200  # characters of an actor's name
 MAX_ROWS = 1_000_000_000  # rows of one list
 
 
@@ -22,7 +28,7 @@ def actor() -> str:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):
         user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
-    return f"{user}@{socket.gethostname()}"
+    return storable_text(f"{user}@{socket.gethostname()}", MAX_ACTOR_CHARS)
 
 
 def job_id(id: str) -> str:
@@ -49,6 +55,29 @@ def job_filter(
         if value is not None and (not isinstance(value, str) or "\0" in value):
             raise InvalidOption(option=name, reason=f"must be text, not {value!r:.80}")
     return Filter(state and str(state), queue, task, tenant)
+
+
+def check_text(option: str, value: str) -> str:
+    """A text that names something; other text may name nothing."""
+    if not isinstance(value, str):
+        raise InvalidOption(option=option, reason=f"must be text, not {value!r:.80}")
+    return value
+
+
+def check_reason(reason: str | None) -> str:
+    """A reason as stored: like an error's message, never refused for its characters or length."""
+    return storable_text(check_text("reason", "" if reason is None else reason), MESSAGE_LIMIT)
+
+
+def check_names(option: str, given: Names) -> list[str]:
+    """One name, or several of them."""
+    if given is None:
+        return []
+    try:
+        names = [given] if isinstance(given, str) else list(given)
+    except TypeError:
+        names = [given]  # type: ignore[list-item]  # refused below
+    return [check_name(option, name) for name in names]
 
 
 def check_limit(limit: int) -> int:

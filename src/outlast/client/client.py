@@ -18,7 +18,6 @@ from ..model.flow import Enqueueable
 from ..model.flow_builder import build_jobs
 from ..model.job import Job
 from ..model.lane import QueueLimits, QueueOptions
-from ..model.options import check_name
 from ..model.schedule import ScheduleOptions
 from ..model.schedule_state import ScheduleDefinition
 from ..model.settings import (
@@ -27,6 +26,7 @@ from ..model.settings import (
     StoreSettings,
     WorkerOptions,
     WorkerSettings,
+    checked,
 )
 from ..model.signal_link import check_public_url
 from ..model.task import Call, Registry
@@ -48,6 +48,7 @@ from . import signals as signal_verbs
 from . import streams as stream_verbs
 from . import workers as worker_verbs
 from .ambient import AmbientMode, check_ambient
+from .base import check_names
 from .enqueue_stream import enqueue_stream
 from .faces import AsyncFace, BlockingFace, finish, twins
 from .resources import ClientResources
@@ -107,7 +108,7 @@ class Outlast:
         self._parts = parts = ClientResources(store, location, check_ambient(ambient))
         parts.public_url = address
         self._blocking, self._async = BlockingFace(parts), AsyncFace(parts)
-        self.retention = retention or RetentionSettings.of()
+        self.retention = checked("retention", retention, RetentionSettings)
         self.webhooks: dict[str, Webhook] = {}
         required = EnqueueSettings.of(tenant_required=tenant_required)
         self.tenant_required = required.tenant_required
@@ -117,7 +118,7 @@ class Outlast:
     def _open_store(
         self, url: str | None, schema: str | None, settings: StoreSettings | None
     ) -> Store:
-        return open_store(url, schema, settings)
+        return open_store(url, schema, checked("settings", settings, StoreSettings))
 
     @property
     def store(self) -> Store:
@@ -429,8 +430,7 @@ class Outlast:
         use it as an async context manager beside a web app. See `WorkerSettings` for the rest."""
         from ..worker.local import local_worker
 
-        names = [queues] if isinstance(queues, str) else queues
-        chosen = None if names is None else [check_name("queue", name) for name in names]
+        chosen = None if queues is None else check_names("queue", queues)
         if chosen == []:
             raise InvalidOption(option="queues", reason="must name a queue, or be left out for all")
         return local_worker(self, chosen, WorkerSettings.of(concurrency=concurrency, **settings))

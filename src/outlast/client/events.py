@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
 
 from ..live_event_reader import LiveReader, Look
 from ..loops import Backoff
@@ -18,15 +18,20 @@ from ..model.errors import (
 from ..model.options import check_name, seconds
 from ..ops.event_filter import EventFilter
 from ..ops.live_events import LiveCursor, LiveEvent
+from .base import Names, check_names
 from .faces import Face, finish
 from .flows import flow_id
 
 if TYPE_CHECKING:
     from .client import Outlast
 
-Names: TypeAlias = str | Iterable[str] | None
 TEMPORARY = (StoreUnavailable, StoreBusy, Contention, DeadlineExceeded)
 DEFAULT_POLL_S = 0.5  # seconds between two looks
+
+
+def check_poll(poll: float) -> None:
+    if seconds("poll", poll, above=0.0) is None:
+        raise InvalidOption(option="poll", reason="must be a number of seconds, not None")
 
 
 def event_filter(
@@ -34,25 +39,18 @@ def event_filter(
 ) -> EventFilter:
     return EventFilter(
         flow=None if flow is None else flow_id(flow),
-        kinds=_names("kinds", kinds),
-        in_queues=_names("queue", queue),
-        tasks=_names("task", task),
+        kinds=frozenset(check_names("kinds", kinds)),
+        in_queues=frozenset(check_names("queue", queue)),
+        tasks=frozenset(check_names("task", task)),
         tenant=None if tenant is None else check_name("tenant", tenant),
     )
-
-
-def _names(option: str, given: Names) -> frozenset[str]:
-    names = [given] if isinstance(given, str) else list(given or ())
-    if not all(isinstance(name, str) for name in names):
-        raise InvalidOption(option=option, reason=f"must be a name or several, not {given!r:.80}")
-    return frozenset(check_name(option, name) for name in names)
 
 
 class _LiveEvents:
     """What a blocking and an asyncio iterator share. The database's outages are waited out."""
 
     def __init__(self, face: Face, wanted: EventFilter, after: str | None, poll: float) -> None:
-        seconds("poll", poll, above=0.0)
+        check_poll(poll)
         self._face, self._poll = face, poll
         cursor = None if after is None else LiveCursor.parse(after)
         self._reader = LiveReader(face.run, wanted, cursor)

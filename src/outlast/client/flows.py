@@ -12,7 +12,7 @@ from ..ops import flow_report
 from ..ops import retry_flow as retrying
 from ..ops.audit import LOWEST_ID
 from ..ops.flow_report import FLOW_STATES, FlowState
-from .base import ANY_QUEUE, actor, check_limit
+from .base import ANY_QUEUE, actor, check_limit, check_reason
 from .faces import Face
 
 RETRY_PAUSE_S = 0.02  # seconds between attempts at jobs that another transaction has locked
@@ -43,7 +43,7 @@ async def cancel_flow(on: Face, id: str, reason: str = "", *, conn: object = Non
     ones are asked to stop. Cancelling twice is one cancel. With the caller's own connection, it
     happens if and when that transaction commits; running jobs, and those that another transaction
     holds meanwhile, hear of it within a second after that."""
-    id = flow_id(id)
+    id, reason = flow_id(id), check_reason(reason)
     if (conn := on.ambient(conn)) is not None:
         op = cancelling.cancel_in_transaction(id, actor(), reason)
         return await on.act_on(conn, op, lambda _: [ANY_QUEUE])

@@ -16,7 +16,7 @@ from ..ops.enqueue import CANCEL_SIGNAL
 from ..ops.force_release import force_release
 from ..ops.report import Attempt, Event
 from ..store.blobs.store import Blobs
-from .base import actor, check_limit, job_filter, job_id
+from .base import actor, check_limit, check_reason, job_filter, job_id
 from .faces import Face
 
 
@@ -73,6 +73,7 @@ async def cancel(on: Face, id: str, reason: str = "", *, conn: object = None) ->
     """Cancel a queued job, or ask a running one to stop. Cancelling twice is one cancel. With the
     caller's own connection, it happens if and when that transaction commits; the worker of a
     running job hears of it within a second after that."""
+    reason = check_reason(reason)
     if (conn := on.ambient(conn)) is not None:
         return await on.act_on(conn, cancel_in_transaction(job_id(id), actor(), reason))
     job = await on.run(job_actions.cancel, job_id(id), actor(), reason)

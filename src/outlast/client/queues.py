@@ -48,8 +48,8 @@ def _pausing(
         raise InvalidOption(
             option="queue", reason="must be given, alone or with a lane; or else a tenant"
         )
-    if queue is None:
-        return set_lane_paused, "", check_name("tenant", str(tenant)), paused, actor()
+    if tenant is not None:
+        return set_lane_paused, "", check_name("tenant", tenant), paused, actor()
     if lane is None:
         return job_actions.set_paused, check_name("queue", queue), paused, actor()
     given = check_name("queue", queue), check_name("lane", lane)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..model.arguments import decode_result
 from ..model.blob import Blob
-from ..model.errors import BlobLost, NoBlobStore
+from ..model.errors import BlobLost, InvalidOption, NoBlobStore
 from ..model.ids import new_job_id
 from ..model.job import Job, lenient_json
 from ..ops import report
@@ -25,6 +26,7 @@ async def outcome(on: Face, id: str, timeout: float | None) -> Any:
 
 async def result(on: Face, id: str | Job, timeout: float | None, *, erase: bool, raw: bool) -> Any:
     """See `Outlast.result`."""
+    _check_timeout(timeout)
     key = job_id(id.id if isinstance(id, Job) else id)
     stored = await outcome(on, key, timeout)
 
@@ -42,6 +44,13 @@ async def result(on: Face, id: str | Job, timeout: float | None, *, erase: bool,
     if erase:  # only now: a crash before this point erases nothing
         await on.delete_blobs(await on.run(take_result, key, actor(), new_job_id()))
     return value
+
+
+def _check_timeout(timeout: object) -> None:
+    if timeout is None or (isinstance(timeout, int | float) and not math.isnan(timeout)):
+        return
+    reason = f"must be a number of seconds, or None to wait until the job ends, not {timeout!r:.80}"
+    raise InvalidOption(option="timeout", reason=reason)
 
 
 def _loaded(parts: ClientResources, id: str, stored: object) -> Any:

@@ -24,7 +24,7 @@ from ..model.timestamps import to_epoch
 from ..ops import schedule_pages as pages
 from ..ops import schedules as operations
 from ..ops.schedule_pages import SchedulePage
-from .base import actor
+from .base import actor, check_reason, check_text
 from .faces import Face
 
 
@@ -33,7 +33,8 @@ async def schedules(
 ) -> list[Schedule]:
     """Every schedule, by name: declared in code or created at run time; or at most `limit` of
     those whose names follow `after`."""
-    check_whole("limit", limit, 1, pages.MAX_SCHEDULES)
+    if limit is not None:
+        check_whole("limit", limit, 1, pages.MAX_SCHEDULES)
     last = "" if after is None else check_name("after", after)
     most = pages.MAX_SCHEDULES if limit is None else limit
     return await on.run(partial(pages.schedules, after=last, limit=most))
@@ -61,24 +62,24 @@ async def create_schedule(
 
 async def pause_schedule(on: Face, name: str, reason: str = "") -> Schedule:
     """Pause a schedule until it is resumed. Survives restarts and deployments."""
-    return await on.run(operations.pause, name, actor(), reason)
+    return await on.run(operations.pause, check_text("name", name), actor(), check_reason(reason))
 
 
 async def resume_schedule(on: Face, name: str) -> Schedule:
     """Resume a schedule with its next tick; ticks during the pause are dropped."""
-    return await on.run(operations.resume, name, actor())
+    return await on.run(operations.resume, check_text("name", name), actor())
 
 
 async def run_schedule(on: Face, name: str) -> Job:
     """Enqueue a job of a schedule now, even if it is paused. Its ticks stay as they are."""
-    job = await on.run(operations.run_now, name, actor(), new_job_id())
+    job = await on.run(operations.run_now, check_text("name", name), actor(), new_job_id())
     await on.notify([job.queue])
     return job
 
 
 async def skip_schedule(on: Face, name: str, n: int = 1) -> Schedule:
     """Skip the next tick of a schedule, or the next `n`."""
-    return await on.run(operations.skip, name, n, actor(), new_job_id())
+    return await on.run(operations.skip, check_text("name", name), n, actor(), new_job_id())
 
 
 async def change_schedule(
@@ -88,12 +89,12 @@ async def change_schedule(
     reset."""
     given = {key: value for key, value in options.items() if value is not None}
     template = None if job is None else job_template(job)
-    return await on.run(operations.change, name, given, template, actor())
+    return await on.run(operations.change, check_text("name", name), given, template, actor())
 
 
 async def reset_schedule(on: Face, name: str) -> Schedule:
     """Reset a schedule to the code's declaration."""
-    return await on.run(operations.reset, name, actor())
+    return await on.run(operations.reset, check_text("name", name), actor())
 
 
 async def backfill_schedule(on: Face, name: str, start: datetime, end: datetime) -> Sequence[Job]:
@@ -102,11 +103,11 @@ async def backfill_schedule(on: Face, name: str, start: datetime, end: datetime)
     since, until = to_epoch("start", start), to_epoch("end", end)
     if since is None or until is None:
         raise InvalidOption(option="start", reason="and end must be datetimes with a time zone")
-    made = await on.run(operations.backfill, name, since, until, actor())
+    made = await on.run(operations.backfill, check_text("name", name), since, until, actor())
     await on.notify(sorted({job.queue for job in made if job.state is State.READY}))
     return made
 
 
 async def delete_schedule(on: Face, name: str) -> None:
     """Delete a schedule; its jobs stay. One that code declares comes back when a worker starts."""
-    await on.run(operations.delete, name, actor(), new_job_id())
+    await on.run(operations.delete, check_text("name", name), actor(), new_job_id())

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from ..loops import Backoff
 from ..model.errors import JobNotFound
-from ..model.options import seconds
 from ..model.stream import StreamChunk, StreamCursor
 from ..stream_reader import StreamReader
 from .base import job_id
-from .events import TEMPORARY
+from .events import TEMPORARY, check_poll
 from .faces import Face, finish
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ class JobStream(Iterator[StreamChunk], AsyncIterator[StreamChunk]):
     block the event loop. The database's outages are waited out."""
 
     def __init__(self, app: Outlast, job: str, after: str | None, poll: float) -> None:
-        seconds("poll", poll, above=0.0)
+        check_poll(poll)
         self._app, self._job, self._poll = app, job, poll
         self._cursor = StreamCursor() if after is None else StreamCursor.parse(after)
         self._stopped = threading.Event()

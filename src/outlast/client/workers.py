@@ -6,7 +6,7 @@ from ..ops import report
 from ..ops.enqueue import CANCEL_SIGNAL
 from ..ops.report import Duty, WorkerInfo
 from ..ops.workers import set_draining
-from .base import actor
+from .base import actor, check_text
 from .faces import Face
 
 
@@ -23,5 +23,5 @@ async def duties(on: Face) -> list[Duty]:
 async def drain(on: Face, worker: str, undo: bool = False) -> None:
     """Drain a worker: it claims no more jobs, running ones continue, and the process stays until it
     is stopped. With `undo` it claims again."""
-    await on.run(set_draining, worker, not undo, actor())
+    await on.run(set_draining, check_text("worker", worker), not undo, actor())
     await on.notify([CANCEL_SIGNAL])

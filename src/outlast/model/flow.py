@@ -9,14 +9,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from .errors import InvalidOption
 from .job import Job
-from .options import WHEN, check_name
+from .options import MAX_NAME_CHARS, WHEN, check_name
+from .safe_text import storable_text
 from .task import Call
 
 
@@ -109,7 +110,7 @@ class Flow(Keyed):
     def __init__(
         self, name: str | None = None, *, key: str | None = None, fail_fast: bool | int = False
     ) -> None:
-        self.name = name
+        self.name = None if name is None else check_flow_name(name)
         self.key = None if key is None else check_name("key", key)
         self.fail_after = _fail_after(fail_fast)
         self.nodes: list[Node] = []
@@ -125,6 +126,8 @@ class Flow(Keyed):
         """
         if not isinstance(call, Call):
             raise InvalidOption(option="flow", reason=f"takes task.job(…), not {call!r:.80}")
+        if name is not None and not isinstance(name, str):
+            raise InvalidOption(option="name", reason=f"must be text, not {name!r:.80}")
         node = Node(call, name, as_list(after), None if when is None else _when(when))
         self.nodes.append(node)
         return node
@@ -171,11 +174,25 @@ def _parts(parts: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(parts)
 
 
+def check_flow_name(name: object) -> str:
+    """Text that both databases can hold; how it looks is for those who show it."""
+    if not isinstance(name, str) or storable_text(name, MAX_NAME_CHARS) != name:
+        reason = (
+            f"must be at most {MAX_NAME_CHARS} characters of text, without U+0000 and lone"
+            f" surrogates, not {name!r:.80}"
+        )
+        raise InvalidOption(option="name", reason=reason)
+    return name
+
+
 def as_list(after: Any) -> list[Any]:
     if after is None:
         return []
     if isinstance(after, str | Job | Call | Node):
         return [after]
+    if not isinstance(after, Iterable):
+        reason = f"must be a job, its id, a call or a list of these, not {after!r:.80}"
+        raise InvalidOption(option="after", reason=reason)
     return list(after)
 
 

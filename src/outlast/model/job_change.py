@@ -43,7 +43,7 @@ class JobChange:
             )
         if lane is not None:
             return cls(MOVE, {"lane": check_name("lane", lane)})
-        return cls(MOVE, {"queue": check_name("queue", str(to))})
+        return cls(MOVE, {"queue": check_name("queue", to)})
 
     @property
     def into_lane(self) -> bool:

@@ -26,6 +26,11 @@ Lane: TypeAlias = Callable[..., str | None]  # called with a job's arguments, by
 
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
 WHEN = ("succeeded", "finished")
+WHOLE_OPTIONS = (
+    ("priority", MIN_PRIORITY, MAX_PRIORITY),
+    ("max_attempts", 1, MAX_ATTEMPTS),
+    ("max_crashes", 1, 1000),
+)
 MAX_NAME_CHARS = 200  # characters of a queue, tenant, task or key
 
 
@@ -57,13 +62,13 @@ class Options:
     tell: Any = None  # webhooks that are told of its end, each of those that it is for
 
     def __post_init__(self) -> None:
-        for name in ("queue", "tenant", "key"):
-            _check_name(name, getattr(self, name))
-        if not callable(self.lane):
-            _check_name("lane", self.lane)
-        check_whole("priority", self.priority, MIN_PRIORITY, MAX_PRIORITY)
-        check_whole("max_attempts", self.max_attempts, 1, MAX_ATTEMPTS)
-        check_whole("max_crashes", self.max_crashes, 1, 1000)
+        for name in ("queue", "tenant", "key", "lane"):
+            given = getattr(self, name)
+            if given is not None and not (name == "lane" and callable(given)):
+                check_name(name, given)
+        for name, low, high in WHOLE_OPTIONS:
+            if (given := getattr(self, name)) is not None:
+                check_whole(name, given, low, high)
         seconds("delay", self.delay)
         seconds("timeout", self.timeout, above=0.0)
         if isinstance(self.expires, datetime):
@@ -168,15 +173,8 @@ def check_times(job: NewJob) -> None:
     check_epoch("expires_at", job.expires_at)
 
 
-def check_name(name: str, value: str) -> str:
+def check_name(name: str, value: object) -> str:
     """A queue, tenant or task name that both databases can hold."""
-    _check_name(name, value)
-    return value
-
-
-def _check_name(name: str, value: object) -> None:
-    if value is None:
-        return
     if not isinstance(value, str) or not value or len(value) > MAX_NAME_CHARS:
         raise InvalidOption(
             option=name,
@@ -186,6 +184,7 @@ def _check_name(name: str, value: object) -> None:
         raise InvalidOption(option=name, reason=f"must not start with '!': {value!r:.80}")
     if not value.isprintable():
         raise InvalidOption(option=name, reason=f"has unprintable characters: {value!r:.80}")
+    return value
 
 
 def _check_flow(flow: object) -> None:
@@ -199,8 +198,6 @@ def _check_flow(flow: object) -> None:
 
 
 def check_whole(name: str, value: object, low: int, high: int) -> None:
-    if value is None:
-        return
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise InvalidOption(
             option=name,

@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Self, TypedDict
+from typing import Any, Self, TypedDict, TypeVar
 
 from .errors import InvalidSetting
 from .retry import MAX_DELAY_S
@@ -68,6 +68,20 @@ class Settings:
     def derived(cls, given: Mapping[str, Any]) -> dict[str, object]:
         """Defaults that depend on other given fields."""
         return {}
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def checked(field: str, given: S | None, kind: type[S]) -> S:
+    """Settings as given, or else of the environment."""
+    if given is None:
+        return kind.of()
+    if not isinstance(given, kind):
+        raise InvalidSetting(
+            field=field, reason=f"must be {kind.__name__}.of(…), not {given!r:.80}"
+        )
+    return given
 
 
 @dataclass(frozen=True, slots=True)

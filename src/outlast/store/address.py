@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from ..model.errors import InvalidSetting
+from ..model.safe_text import type_name
 from .dialects import POSTGRES, SQLITE
 
 DEFAULT_URL = "sqlite:///outlast.db"
@@ -38,6 +39,8 @@ class Address:
 
 
 def parse(url: str | None = None, schema: str | None = None) -> Address:
+    if url is not None and not isinstance(url, str):
+        raise InvalidSetting(field="url", reason=f"must be text, not {type_name(url)}")
     url = url or os.environ.get("OUTLAST_URL") or DEFAULT_URL
     if schema is None:
         schema = os.environ.get("OUTLAST_SCHEMA") or DEFAULT_SCHEMA
@@ -58,10 +61,11 @@ def parse(url: str | None = None, schema: str | None = None) -> Address:
 
 def check_schema(schema: str) -> None:
     """Refuse a name that is unsafe in SQL: an identifier cannot be a parameter."""
-    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,47}", schema):
+    if not isinstance(schema, str) or not re.fullmatch(r"[a-z_][a-z0-9_]{0,47}", schema):
         raise InvalidSetting(
             field="schema",
-            reason=f"must be 1 to 48 of a–z, 0–9 and _, not starting with a digit; not {schema!r}",
+            reason="must be 1 to 48 of a–z, 0–9 and _, not starting with a digit; not"
+            f" {schema!r:.80}",
         )
 
 

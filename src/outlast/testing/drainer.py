@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from ..client.base import check_names
 from ..model.errors import InvalidOption
-from ..model.options import check_name
 from ..model.settings import WorkerSettings
 from ..ops.idle import NextMoments, next_moments
 from ..store.dialects import POSTGRES
@@ -92,8 +92,7 @@ async def adrain(
     timeout: float = 60.0,
 ) -> Drained:
     """The same in an event loop that runs."""
-    names = [queues] if isinstance(queues, str) else queues
-    chosen = None if names is None else [check_name("queue", name) for name in names]
+    chosen = None if queues is None else check_names("queue", queues)
     running = Drain(ol, chosen, limit)
     try:
         async with asyncio.timeout(timeout):

@@ -122,9 +122,9 @@ class CeleryConf:
 
     def priority(self, given: int | None) -> int | None:
         """Celery's priority as a job's. Through Redis 0 is the first, through RabbitMQ the last."""
-        check_whole("priority", given, 0, 255)
         if not given:
             return given
+        check_whole("priority", given, 0, 255)
         first_is_low = str(self.broker_url or "").startswith(("redis", "sentinel", "unix"))
         return max(-given, -MAX_PRIORITY) if first_is_low else min(given, MAX_PRIORITY)
 

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ...model.claim import Claim
 from ...model.errors import InvalidOption
+from ...model.flow import check_flow_name
 from ...model.flow_key import with_identity
 from ...model.job import NewJob
 from ...model.options import check_name, check_times
@@ -82,6 +83,8 @@ def _check(job: NewJob, tenant: str, maker: str, reach: Access) -> None:
     for id in (job.id, *(flow.id for flow in job.new_flows)):
         _check_id(id)
     for flow in job.new_flows:
+        if flow.name is not None:
+            check_flow_name(flow.name)
         if flow.key is not None:
             check_name("key", flow.key)
     check_name("queue", job.queue)
