@@ -205,3 +205,25 @@ def test_ten_times_the_jobs_of_a_group_take_about_ten_times_as_long() -> None:
     build(100)
     few = min(build(2000) for _ in range(3))
     assert build(20_000) < 25 * few
+
+
+@pytest.mark.parametrize("wrap", [chain, group])
+def test_parts_too_deep_inside_each_other_are_refused_with_what_to_do(wrap: Any) -> None:
+    """R005: a chain of a chain of a chain, as a loop makes it."""
+    part: Any = call()
+    for _ in range(5000):
+        part = wrap(part)
+    with pytest.raises(InvalidOption, match=r"\.then"):
+        build_jobs([part])
+
+
+@pytest.mark.parametrize("depth", [40, 5000])
+def test_hooks_too_deep_inside_each_other_are_refused_before_they_fill_the_memory(
+    depth: int,
+) -> None:
+    """R005: the text of each level is escaped in that of the next, and so twice as long."""
+    hook = call()
+    for _ in range(depth):
+        hook = call(on_success=hook)
+    with pytest.raises(InvalidOption, match=r"on_success calls .* Use chain"):
+        build_jobs([hook])

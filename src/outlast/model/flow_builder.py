@@ -20,6 +20,10 @@ from .job import Job, NewFlow, NewJob
 from .task import Call
 from .uniqueness import check_unique_job
 
+TOO_DEEP = (
+    "has chains and groups too deep inside each other: make a chain longer with .then(…), or add"
+    " its jobs to a Flow()"
+)
 IN_A_CYCLE = "is part of a cycle, or comes after one"
 MAX_EDGES = 200_000  # per call; a group of hundreds after a group of hundreds exceeds it
 
@@ -41,7 +45,10 @@ def build_jobs(
     nodes: list[Node] = []
     new_flows: list[NewFlow] = []
     for item in items:
-        _add_item(item, nodes, new_flows, into_flow)
+        try:
+            _add_item(item, nodes, new_flows, into_flow)
+        except RecursionError:
+            raise InvalidOption(option="flow", reason=TOO_DEEP) from None
     for node in nodes:
         node.id = new_job_id()
     prerequisites = _resolve_prerequisites(nodes)

@@ -215,8 +215,21 @@ def _hooks(options: Options) -> str | None:
             _check_hook(option, call)
             if call.options.tenant is None and call.definition.options.tenant is None:
                 call = call.using(Options(tenant=options.tenant))
-            by_state.setdefault(state, []).append(call.new_job().row())
-    return json.dumps(by_state)
+            by_state.setdefault(state, []).append(_hook_row(option, call))
+    text = json.dumps(by_state)
+    if len(text) > MAX_HOOK_CHARS:
+        taken = f"take {len(text):,} characters of JSON, more than {MAX_HOOK_CHARS:,}"
+        raise InvalidOption(
+            option=_HOOKS[next(iter(by_state))], reason=f"calls {taken}: {TOO_DEEP}"
+        )
+    return text
+
+
+def _hook_row(option: str, call: Call) -> dict[str, Any]:
+    try:
+        return call.new_job().row()
+    except RecursionError:
+        raise InvalidOption(option=option, reason=f"calls are too deep: {TOO_DEEP}") from None
 
 
 def calls_at_end(call: Call) -> list[Call]:
@@ -231,6 +244,11 @@ def calls_at_end(call: Call) -> list[Call]:
     return found
 
 
+MAX_HOOK_CHARS = 10 * MAX_PAYLOAD  # characters of JSON
+TOO_DEEP = (  # each level of nesting escapes the text of the one inside
+    "a hook of a hook takes twice as many. Use chain(…) for jobs in sequence, or let the hook's job"
+    " enqueue the others with ctx.enqueue(…)"
+)
 _HOOKS = {"succeeded": "on_success", "dead": "on_dead", "cancelled": "on_cancel"}
 
 
