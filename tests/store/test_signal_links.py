@@ -110,3 +110,10 @@ def test_a_link_is_made_for_a_job_in_reach(run: Run) -> None:
         made(run, put(run)[0].id, reach=Access("another"))
     with pytest.raises(JobNotFound):
         made(run, new_job_id())
+
+
+def test_of_many_links_the_latest_are_listed(run: Run) -> None:
+    """R247: the older ones expire first; one that is good must be seen to be revoked."""
+    job = put(run)[0].id
+    made_ids = [made(run, job)[0].id for _ in range(102)]
+    assert [link.id for link in run(links, job)] == made_ids[2:]

@@ -64,7 +64,8 @@ async def _signing_secret(on: Face) -> str | None:
 
 
 async def signal_links(on: Face, job: str | Job) -> list[LinkRecord]:
-    """The one-time links of a job, without their addresses, the oldest first."""
+    """The one-time links of a job, without their addresses, the oldest first; of more than a
+    hundred, the latest."""
     return await on.run(link_ops.links, job_id(_id(job)))
 
 

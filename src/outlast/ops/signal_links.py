@@ -75,9 +75,10 @@ def signing_secret() -> Op[str]:
 
 
 def links(job: str) -> Op[list[LinkRecord]]:
-    """The links of a job."""
+    """The latest links of a job, in the order in which they were made: the older ones have expired
+    or been answered sooner."""
     rows: Rows = yield Statement("links_of_job", {"job": job, "limit": MAX_LINKS_SHOWN})
-    return [read_link(row) for row in rows]
+    return [read_link(row) for row in reversed(rows)]
 
 
 def link_of(secret: str) -> Op[LinkRecord | None]:

@@ -23,8 +23,9 @@ SELECT ol.link_columns FROM ol.signal_link AS k WHERE k.id = ol.id(:id)
 SELECT ol.link_columns FROM ol.signal_link AS k WHERE k.hash = :hash
 
 -- name: links_of_job
--- The links of a job, in the order in which they were made.
-SELECT ol.link_columns FROM ol.signal_link AS k WHERE k.job = ol.id(:job) ORDER BY k.id LIMIT :limit
+-- The latest links of a job, the newest first.
+SELECT ol.link_columns FROM ol.signal_link AS k WHERE k.job = ol.id(:job)
+ORDER BY k.id DESC LIMIT :limit
 
 -- name: use_link
 -- Use a link, once; no row if it is not good.
