@@ -29,6 +29,7 @@ from tests.store.jobs import (
     put_and_take,
     set_all,
     states,
+    table,
     take,
 )
 from tests.support import Database
@@ -164,6 +165,23 @@ def test_events_keep_the_order_in_which_they_were_said(run: Run) -> None:
         assert [event.data for event in events] == mine
         assert {event.attempt for event in events} == {1}
         assert [event.seq for event in events] == sorted(event.seq for event in events)
+
+
+def test_of_many_events_the_latest_are_shown(run: Run, database: Database) -> None:
+    """How far a long job is, and what was done to it last, is at the end."""
+    job_ = put(run)[0].id
+    text = "INSERT INTO {event} (job, attempt, kind, data, at) VALUES {rows}"
+    moment = "0" if database.is_sqlite else "now()"
+    rows = ", ".join(f"('{job_}', 1, 'log', '{{\"n\": {n}}}', {moment})" for n in range(1500))
+    database.rows(text.format(event=table(database, "event"), rows=rows))
+    run(job_actions.cancel, job_, "somebody", "")
+    _, events = run(history, job_)
+    assert len(events) == report.MAX_EVENTS_SHOWN
+    assert [event.kind for event in events[-2:]] == ["log", "cancel"]
+    assert events[-2].data == {"n": 1499}
+    assert [event.seq for event in events] == sorted(event.seq for event in events)
+    _, first = run(report.history_page, job_, 0, 10)
+    assert [event.data["n"] for event in first] == list(range(10))
 
 
 def test_a_job_explains_itself(run: Run, store: Store, database: Database) -> None:

@@ -10,6 +10,7 @@ from outlast.model.signal_link import LinkRecord, NewLink, is_signed, new_link
 from outlast.ops.access import ALL_JOBS, Access
 from outlast.ops.job_actions import cancel
 from outlast.ops.signal_links import answer_link, create_link, link_of, links, revoke_link
+from outlast.ops.signals import NewSignal, send_signal
 from outlast.ops.wait_report import signals
 from outlast.store import Store
 from tests.store.conftest import Run
@@ -117,3 +118,11 @@ def test_of_many_links_the_latest_are_listed(run: Run) -> None:
     job = put(run)[0].id
     made_ids = [made(run, job)[0].id for _ in range(102)]
     assert [link.id for link in run(links, job)] == made_ids[2:]
+
+
+def test_of_many_signals_the_latest_are_listed(run: Run) -> None:
+    """The earlier ones were taken; one that nothing takes must be seen."""
+    job = put(run)[0].id
+    for n in range(102):
+        run(send_signal, NewSignal(job, "go", str(n), f"key {n}"), "somebody", take_all)
+    assert [signal.key for signal in run(signals, job)] == [f"key {n}" for n in range(2, 102)]

@@ -23,6 +23,7 @@ from .operation import Op, Pipeline, Rows, Statement
 HIGHEST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"  # sorts after every id
 
 
+MAX_EVENTS_SHOWN = 1000  # events of one job
 MAX_AHEAD = 10_000  # jobs before another one; nobody counts on
 
 
@@ -179,14 +180,17 @@ def counts() -> Op[dict[str, int]]:
     return found
 
 
-def history(id: str, after: int = 0, limit: int = 1000) -> Op[tuple[list[Attempt], list[Event]]]:
-    """How a job's attempts ended, and what was recorded of it."""
-    attempts, events = yield Pipeline(
-        [
-            Statement("attempts", {"id": id}),
-            Statement("events", {"id": id, "after": after, "limit": limit}),
-        ]
-    )
+def history(id: str, limit: int = MAX_EVENTS_SHOWN) -> Op[tuple[list[Attempt], list[Event]]]:
+    """How a job's attempts ended, and what was recorded of it: the latest events, in order."""
+    latest = Statement("latest_events", {"id": id, "limit": limit})
+    attempts, events = yield Pipeline([Statement("attempts", {"id": id}), latest])
+    return [_attempt(row) for row in attempts], [_event(row) for row in reversed(events)]
+
+
+def history_page(id: str, after: int, limit: int) -> Op[tuple[list[Attempt], list[Event]]]:
+    """The same, with the first events after another one."""
+    page = Statement("events", {"id": id, "after": after, "limit": limit})
+    attempts, events = yield Pipeline([Statement("attempts", {"id": id}), page])
     return [_attempt(row) for row in attempts], [_event(row) for row in events]
 
 

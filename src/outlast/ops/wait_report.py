@@ -78,11 +78,11 @@ def waits(id: str, limit: int = MAX_WAITS_SHOWN) -> Op[list[WaitRecord]]:
 
 
 def signals(id: str) -> Op[list[SignalRecord]]:
-    """The signals of a job, in the order of arrival."""
+    """The latest signals of a job, in the order of arrival: a wait takes the earlier ones first."""
     rows: Rows = yield Statement("signals", {"id": id, "limit": MAX_SIGNALS_SHOWN})
     return [
         SignalRecord(seq, name, chosen_key(key), by, to_datetime(at), taken_by)  # type: ignore[arg-type]
-        for seq, name, key, by, at, taken_by in rows
+        for seq, name, key, by, at, taken_by in reversed(rows)
     ]
 
 

@@ -102,7 +102,7 @@ async def read_history(call: RequestContext) -> dict[str, object]:
 
 def _history(id: str, reach: Any, after: int, limit: int) -> Op[Any]:
     yield from report.job(id, reach)  # raises if the job is out of reach
-    return (yield from report.history(id, after, limit))
+    return (yield from report.history_page(id, after, limit))
 
 
 def jsonable(facts: dict[str, Any]) -> dict[str, object]:

@@ -74,6 +74,11 @@ FROM ol.attempt WHERE job = ol.id(:id) ORDER BY fence
 SELECT seq, attempt, kind, CAST(data AS text), ol.epoch(at)
 FROM ol.event WHERE job = ol.id(:id) AND seq > :after AND kind <> 'attempt' ORDER BY seq LIMIT :limit
 
+-- name: latest_events
+-- The same for the latest events, the newest first.
+SELECT seq, attempt, kind, CAST(data AS text), ol.epoch(at)
+FROM ol.event WHERE job = ol.id(:id) AND kind <> 'attempt' ORDER BY seq DESC LIMIT :limit
+
 -- name: ahead
 -- How many of the first ready jobs of its queue, in the order of the claim, stand before a job; as
 -- far as they are in the caller's reach.

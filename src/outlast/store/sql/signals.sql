@@ -70,9 +70,9 @@ UPDATE ol.signal SET unseen = false WHERE seq IN (
 RETURNING job
 
 -- name: signals
--- The signals of a job, in the order of arrival.
+-- The latest signals of a job, the newest first.
 SELECT seq, name, key, sent_by, ol.epoch(at), taken_by FROM ol.signal
-WHERE job = ol.id(:id) ORDER BY seq LIMIT :limit
+WHERE job = ol.id(:id) ORDER BY seq DESC LIMIT :limit
 
 -- name: signals_after
 -- A page of jobs that have signals on record, and whether each still exists.
