@@ -218,3 +218,31 @@ async def test_log_records_carry_the_job_and_never_its_arguments(
         assert {record.tenant for record in mine} == {"acme"}  # type: ignore[attr-defined]
     formatter = logging.Formatter("%(message)s")
     assert not [record for record in ours if "s3cret" in formatter.format(record)]
+
+
+async def test_a_context_that_outlives_its_handler_refuses_what_would_be_lost(ol: Outlast) -> None:
+    """R007: a thread that the handler left behind is told so, instead of enqueueing nothing."""
+    kept: list[Context] = []
+
+    @ol.task
+    def leaves(ctx: Context) -> None:
+        kept.append(ctx)
+
+    @ol.task(max_attempts=1)
+    async def fails(ctx: Context) -> None:
+        kept.append(ctx)
+        raise ValueError
+
+    async with work(ol):
+        for job in await ol.aenqueue(leaves.job(), fails.job()):
+            await ended(ol, job)
+    for ctx in kept:
+        for late, given in (
+            (ctx.enqueue, leaves.job()),
+            (ctx.progress, 1),
+            (ctx.log, "late"),
+            (ctx.stream, "late"),
+        ):
+            with pytest.raises(ClaimLost):
+                late(given)
+    assert sum((await ol.acounts()).values()) == 2

@@ -279,6 +279,10 @@ class Context:
         self._lost = True
         self.cancelled.set()
 
+    def _end(self) -> None:
+        """The handler has ended: what a thread or task of it enqueues from now on would be lost."""
+        self._lost = True
+
     def _record(self, kind: str, data: dict[str, Any]) -> None:
         self._check()
         text = json.dumps({name: _storable(value) for name, value in data.items()})

@@ -166,7 +166,9 @@ class InProcessExecution(SingleExecution):
         try:
             result = await self.call(arguments, threads)
         except BaseException as error:
+            self.context._end()
             return self.raised(error)
+        self.context._end()
         ended = self.returned(result)
         return ended if self.context.blob_slots is None else await self.astore_large(ended, threads)
 
@@ -179,7 +181,9 @@ class InProcessExecution(SingleExecution):
                 self.context.run_trace = trace_of(span)
                 given = await self.call(arguments, threads)
         except BaseException as error:
+            self.context._end()
             return self.raised(error)
+        self.context._end()
         ended = self.returned(given)
         return ended if self.context.blob_slots is None else await self.astore_large(ended, threads)
 
