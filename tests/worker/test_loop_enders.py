@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from outlast import Outlast
-from tests.support import Database, Processes, eventually
+from tests.support import Database, Processes, aeventually, eventually
 from tests.support.app import PATIENCE, App
 
 SCRIPT = """
@@ -113,3 +113,15 @@ def test_run_in_another_thread_says_what_runs_there(ol: Outlast) -> None:
 async def _started_and_stopped(ol: Outlast) -> None:
     async with ol.worker():
         pass
+
+
+@pytest.mark.kinds("sqlite")
+async def test_a_worker_runs_once_and_says_what_to_do(ol: Outlast) -> None:
+    async with ol.worker() as worker:
+        await aeventually(ol.workers)
+        with pytest.raises(RuntimeError, match="make another one"):
+            await worker.arun()
+        with pytest.raises(RuntimeError, match="make another one"):
+            await worker.__aenter__()
+    with pytest.raises(RuntimeError, match="make another one"):
+        await worker.arun()

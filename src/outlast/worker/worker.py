@@ -66,6 +66,7 @@ class Worker:
         self._broken = False  # it stopped by itself
         self._background: asyncio.Task[None] | None = None
         self._started_at = 0.0
+        self._has_run = False
 
     @property
     def id(self) -> str:
@@ -114,6 +115,7 @@ class Worker:
 
     async def arun(self, *, until_idle: bool = False) -> None:
         """Work until `stop()` is called, or until nothing is left to do; then drain."""
+        self._check_new()
         if until_idle:
             stop_when_idle(self)
         self._wakeup.open()
@@ -129,6 +131,7 @@ class Worker:
 
     async def _work(self) -> None:
         await self.source.open()
+        self._has_run = True
         self.leases.start(self)
         try:
             await self.source.ready()
@@ -183,7 +186,12 @@ class Worker:
         self._wakeup.call_soon(self._wakeup.end_wait)
         self._wakeup.call_soon(self._wakeup.set)
 
+    def _check_new(self) -> None:
+        if self._has_run:
+            raise RuntimeError("this worker runs, or has run: make another one with ol.worker(…)")
+
     async def __aenter__(self) -> Self:
+        self._check_new()
         self._background = asyncio.create_task(self.arun(), name="outlast-worker")
         self._background.add_done_callback(_report)
         return self
