@@ -184,6 +184,21 @@ def test_of_many_events_the_latest_are_shown(run: Run, database: Database) -> No
     assert [event.data["n"] for event in first] == list(range(10))
 
 
+def test_of_many_attempts_the_latest_are_shown(run: Run, database: Database) -> None:
+    """A job that polls with RetryLater for months has more than a page or a process should load."""
+    job_ = put(run)[0].id
+    moment = "0" if database.is_sqlite else "now()"
+    rows = ", ".join(
+        f"('{job_}', {n}, {n}, 'w', 'postponed', {moment}, {moment})" for n in range(1, 1501)
+    )
+    columns = "job, fence, attempt, worker, outcome, started_at, finished_at"
+    database.rows(f"INSERT INTO {table(database, 'attempt')} ({columns}) VALUES {rows}")
+    attempts, _ = run(history, job_)
+    assert [one.attempt for one in attempts] == list(range(501, 1501))
+    attempts, _ = run(report.history_page, job_, 0, 10)
+    assert [one.attempt for one in attempts] == list(range(501, 1501))
+
+
 def test_a_job_explains_itself(run: Run, store: Store, database: Database) -> None:
     """R199: why it is not running, in each state."""
 

@@ -60,8 +60,8 @@ async def counts(on: Face) -> dict[str, int]:
 
 
 async def history(on: Face, id: str) -> tuple[list[Attempt], list[Event]]:
-    """A job's attempts (empty if the first one succeeded), and its events; of more than a thousand
-    events, the latest."""
+    """A job's attempts (empty if the first one succeeded), and its events; of more than a thousand,
+    the latest."""
     return await on.run(report.history, job_id(id))
 
 

@@ -23,7 +23,7 @@ from .operation import Op, Pipeline, Rows, Statement
 HIGHEST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"  # sorts after every id
 
 
-MAX_EVENTS_SHOWN = 1000  # events of one job
+MAX_EVENTS_SHOWN = MAX_ATTEMPTS_SHOWN = 1000  # of one job
 MAX_AHEAD = 10_000  # jobs before another one; nobody counts on
 
 
@@ -181,17 +181,21 @@ def counts() -> Op[dict[str, int]]:
 
 
 def history(id: str, limit: int = MAX_EVENTS_SHOWN) -> Op[tuple[list[Attempt], list[Event]]]:
-    """How a job's attempts ended, and what was recorded of it: the latest events, in order."""
+    """How a job's attempts ended, and what was recorded of it: the latest of both, in order."""
     latest = Statement("latest_events", {"id": id, "limit": limit})
-    attempts, events = yield Pipeline([Statement("attempts", {"id": id}), latest])
-    return [_attempt(row) for row in attempts], [_event(row) for row in reversed(events)]
+    attempts, events = yield Pipeline([_attempts(id), latest])
+    return [_attempt(row) for row in reversed(attempts)], [_event(row) for row in reversed(events)]
 
 
 def history_page(id: str, after: int, limit: int) -> Op[tuple[list[Attempt], list[Event]]]:
     """The same, with the first events after another one."""
     page = Statement("events", {"id": id, "after": after, "limit": limit})
-    attempts, events = yield Pipeline([Statement("attempts", {"id": id}), page])
-    return [_attempt(row) for row in attempts], [_event(row) for row in events]
+    attempts, events = yield Pipeline([_attempts(id), page])
+    return [_attempt(row) for row in reversed(attempts)], [_event(row) for row in events]
+
+
+def _attempts(id: str) -> Statement:
+    return Statement("attempts", {"id": id, "limit": MAX_ATTEMPTS_SHOWN})
 
 
 def steps(id: str) -> Op[list[Step]]:

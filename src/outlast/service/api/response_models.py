@@ -147,7 +147,7 @@ class Explanation(BaseModel):
 
 
 class JobHistory(BaseModel):
-    attempts: list[Attempt] = Field(description="unsuccessful attempts")
+    attempts: list[Attempt] = Field(description="unsuccessful attempts: the latest thousand")
     events: list[Event]
     next: int | None = Field(description="the `after` of the next page; null: no more")
 

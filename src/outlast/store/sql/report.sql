@@ -64,10 +64,10 @@ GROUP BY queue, state ORDER BY queue, state
 SELECT name, paused, keep, CAST(declared AS text), CAST(overrides AS text) FROM ol.queue ORDER BY name
 
 -- name: attempts
--- How a job's earlier attempts ended.
+-- How a job's latest attempts ended, the newest first: a job that polls has many.
 SELECT fence, attempt, worker, outcome, CAST(error AS text), ol.epoch(started_at),
     ol.epoch(finished_at)
-FROM ol.attempt WHERE job = ol.id(:id) ORDER BY fence
+FROM ol.attempt WHERE job = ol.id(:id) ORDER BY fence DESC LIMIT :limit
 
 -- name: events
 -- What was recorded of a job, but for the ends of its attempts, which have a table of their own.
