@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from outlast import Flow, InvalidInput, Outlast, OutlastError, WorkerNotFound
+from outlast import (
+    Flow,
+    InvalidInput,
+    InvalidSetting,
+    Outlast,
+    OutlastError,
+    StoreUnavailable,
+    WorkerNotFound,
+)
 from tests.support import Database
 
 Verb = Callable[[Outlast, Any], object]
@@ -115,3 +123,33 @@ def test_an_unknown_worker_is_still_unknown(ol: Outlast) -> None:
         ol.drain("nobody")
     with pytest.raises(OutlastError):
         ol.pause_schedule("nothing\0here")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:////tmp/a%00b.db",
+        "postgresql://u:%e4@127.0.0.1/x",
+        "postgresql://u@127.0.0.1/%ff",
+        "postgresql://u@127.0.0.1/a%00b",
+    ],
+)
+def test_a_url_with_an_escape_that_is_no_text_is_refused(url: str) -> None:
+    """R160: not by a UnicodeDecodeError of a driver."""
+    with pytest.raises(InvalidSetting, match="url"):
+        Outlast(url)
+
+
+def test_files_whose_names_have_question_marks_are_apart(tmp_path: Path) -> None:
+    """R160: the escaped one is part of the name; the other begins the parameters."""
+    for name, shown in (("a%3Fb.db", "a?b.db"), ("a%3Fc.db", "a?c.db"), ("d.db?mode=x", "d.db")):
+        with Outlast(f"sqlite:///{tmp_path}/{name}") as ol:
+            assert ol.migrate()
+        assert (tmp_path / shown).exists()
+
+
+def test_a_loop_of_links_cannot_be_reached(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.db"
+    loop.symlink_to(loop)
+    with Outlast(f"sqlite:///{loop}") as ol, pytest.raises(StoreUnavailable):
+        ol.migrate()

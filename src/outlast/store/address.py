@@ -80,6 +80,14 @@ def _readable(url: str) -> str:
             reason="must be postgresql://user:password@host:port/database, where"
             " names and passwords have %25 for %, %40 for @ and %2F for /",
         )
+    try:
+        decoded = unquote(url, errors="strict")
+    except UnicodeDecodeError:
+        decoded = "\0"
+    if "\0" in decoded:
+        raise InvalidSetting(
+            field="url", reason="has an escape such as %FF that is no UTF-8 text, or U+0000"
+        )
     return url
 
 
@@ -92,7 +100,9 @@ def _postgres_parts(url: str) -> tuple[str, str]:
 
 
 def _path(url: str) -> Path:
-    name = unquote(url.partition(":")[2]).partition("?")[0]
+    name = unquote(url.partition(":")[2].partition("?")[0])
+    if "\0" in name:
+        raise InvalidSetting(field="url", reason="must name a file, and no file name has U+0000")
     if not name.startswith("///") or name in {"///", "///:memory:"}:
         raise InvalidSetting(
             field="url",

@@ -39,7 +39,10 @@ def file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
         lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return None
-    resolved = path.resolve()  # once: a machine can have hundreds of mounts
+    try:
+        resolved = path.resolve()  # once: a machine can have hundreds of mounts
+    except RuntimeError:  # a loop of symbolic links, which opening the file reports
+        return None
     inside = [
         (len(point), kind) for point, kind in map(_mount, lines) if resolved.is_relative_to(point)
     ]
