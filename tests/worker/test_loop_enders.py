@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from outlast import Outlast
+from outlast import Outlast, OutlastError
 from tests.support import Database, Processes, aeventually, eventually
 from tests.support.app import PATIENCE, App
 
@@ -118,10 +120,27 @@ async def _started_and_stopped(ol: Outlast) -> None:
 @pytest.mark.kinds("sqlite")
 async def test_a_worker_runs_once_and_says_what_to_do(ol: Outlast) -> None:
     async with ol.worker() as worker:
-        await aeventually(ol.workers)
+        await aeventually(ol.aworkers, PATIENCE)
         with pytest.raises(RuntimeError, match="make another one"):
             await worker.arun()
         with pytest.raises(RuntimeError, match="make another one"):
             await worker.__aenter__()
     with pytest.raises(RuntimeError, match="make another one"):
         await worker.arun()
+
+
+@pytest.mark.kinds("sqlite")
+async def test_a_worker_without_a_heartbeat_says_why(
+    ol: Outlast, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R011: where open files run out, the cause is not hidden by an error of the clean-up."""
+
+    def refuse(main: Coroutine[Any, Any, None]) -> None:
+        main.close()
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched, pytest.raises(OutlastError, match="stopped itself"):
+        patched.setattr(asyncio, "run", refuse)
+        await ol.worker().arun()
+    assert "heartbeat thread failed: [Errno 24]" in caplog.text
+    assert ol.workers() == []

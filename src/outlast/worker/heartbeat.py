@@ -80,6 +80,7 @@ class HeartbeatThread:
         self._outage = shared.outage
         self._deadline = deadline  # seconds that the end of the thread is waited for
         self.loops: list[Loop] = []
+        self._listener: Loop | None = None  # until the thread's own event loop runs
         self.watchdog_at = time.monotonic()
         self._is_stalled = False  # the worker's loop, and it was logged
         self._started = threading.Event()
@@ -123,11 +124,13 @@ class HeartbeatThread:
 
     def stop(self) -> None:
         self.quiesce()
-        self._call(self._listener.stop)
-        self._call(self.leases.stop_listening)
+        if self._listener is not None:
+            self._call(self._listener.stop)
+            self._call(self.leases.stop_listening)
 
     def join(self) -> None:
-        self._thread.join(self._deadline)
+        if self._thread.ident is not None:  # it may not have started, for lack of memory
+            self._thread.join(self._deadline)
 
     def _call(self, action: Callable[[], object]) -> None:
         if self._loop is not None and not self._loop.is_closed():
@@ -154,7 +157,7 @@ class HeartbeatThread:
         watch = Loop("watch", self.leases.listen, 0.0, patient, stable_after=1.0)
         self._listener = watch
         self.leases.open(self._warned, watch)
-        self.loops = self._all_loops()
+        self.loops = self._all_loops(watch)
         for loop in self.loops:
             loop.on_failure = self._on_failure
             if loop.name in ("renew", "reclaim"):  # which talk to the database in each pass
@@ -175,14 +178,14 @@ class HeartbeatThread:
             self.leases.restart_idle_watch()
         return self._outage.logs(error, wait)
 
-    def _all_loops(self) -> list[Loop]:
+    def _all_loops(self, watch: Loop) -> list[Loop]:
         """The first one renews."""
         settings = self._state.settings
         urgent = LeaseBackoff(self._state, self._in_flight)
 
         return [
             Loop("renew", self.leases.renew, settings.renew_every, urgent),
-            self._listener,
+            watch,
             Loop("fence", self.self_fence, settings.reclaim_every),
             Loop("overdue", self.drop_overdue, settings.reclaim_every),
             Loop("pulse", self.watchdog, 1.0),
