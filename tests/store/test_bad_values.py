@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from outlast import (
+    BatchFailed,
     Flow,
     InvalidInput,
     InvalidSetting,
@@ -18,6 +19,7 @@ from outlast import (
     StoreUnavailable,
     WorkerNotFound,
 )
+from outlast.bridges import Http, Limits
 from tests.support import Database
 
 Verb = Callable[[Outlast, Any], object]
@@ -153,3 +155,50 @@ def test_a_loop_of_links_cannot_be_reached(tmp_path: Path) -> None:
     loop.symlink_to(loop)
     with Outlast(f"sqlite:///{loop}") as ol, pytest.raises(StoreUnavailable):
         ol.migrate()
+
+
+class OwnSink:
+    def __init__(self, limits: Any) -> None:
+        self.limits = limits
+
+    async def open(self) -> None: ...
+
+    async def send(self, messages: Any) -> list[None]:
+        return [None] * len(messages)
+
+    async def close(self) -> None: ...
+
+
+def webhook(ol: Outlast, **given: Any) -> object:
+    good = {"url": "https://shop.example/", "secret": "whsec_" + "A" * 32}
+    return ol.webhook("shop", **{**good, **given})
+
+
+DECLARED: dict[str, tuple[Verb, list[Any]]] = {
+    "secret": (lambda ol, v: webhook(ol, secret=v), [None, 5, object()]),
+    "events": (lambda ol, v: webhook(ol, events=v), [None, 5, "dead"]),
+    "secret of Http": (lambda ol, v: Http("github", secret=v), [5, object()]),
+    "headers": (lambda ol, v: Http("github", secret="s" * 32, headers=v), [None, 5, "a"]),
+    "sink": (lambda ol, v: ol.outbox("mail", OwnSink(v)), [None, "x", 5]),
+    "queue": (lambda ol, v: ol.outbox("mail", OwnSink(Limits()), queue=v), [5, True, b"x"]),
+    "decode": (
+        lambda ol, v: ol.source("in", Http("github", secret="s" * 32), task=task(ol), decode=v),
+        [5, "json"],
+    ),
+}
+
+
+@pytest.mark.kinds("sqlite")
+@pytest.mark.parametrize("what", DECLARED)
+def test_a_bridge_or_webhook_of_a_wrong_value_is_refused(ol: Outlast, what: str) -> None:
+    """R160: `os.environ.get("SECRET")` without that variable, for example."""
+    declare, values = DECLARED[what]
+    for value in values:
+        with pytest.raises(InvalidInput, match=what.partition(" ")[0]):
+            declare(ol, value)
+
+
+@pytest.mark.parametrize("given", [None, "x", ["first failed"]])
+def test_a_batch_that_failed_takes_a_dict(given: Any) -> None:
+    with pytest.raises(TypeError, match="BatchFailed takes"):
+        BatchFailed(given)

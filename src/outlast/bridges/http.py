@@ -94,11 +94,16 @@ def _checked_style(style: Any) -> SignatureStyle:
     return found
 
 
-def _listed(secret: str | Iterable[str]) -> list[str]:
-    return [secret] if isinstance(secret, str) else list(secret)
+def _listed(secret: object) -> list[str]:
+    if isinstance(secret, str):
+        return [secret]
+    if isinstance(secret, Iterable):
+        return list(secret)
+    reason = f"must be text or a list of texts, not {type(secret).__name__}"
+    raise InvalidOption(option="secret", reason=reason)
 
 
 def _names(headers: Iterable[str]) -> list[str]:
-    if isinstance(headers, str):
+    if isinstance(headers, str) or not isinstance(headers, Iterable):
         raise InvalidOption(option="headers", reason="must be a list of names")
     return list(headers)

@@ -55,6 +55,8 @@ class Inbox:
         if self.wait > MAX_RECEIVE_WAIT_S:
             reason = f"must be at most {MAX_RECEIVE_WAIT_S:g} seconds, not {wait!r}"
             raise InvalidOption(option="wait", reason=reason)
+        if decode is not None and not callable(decode):
+            raise InvalidOption(option="decode", reason=f"must be a function, not {decode!r:.80}")
         self._decode = decode or _json_body
         check_retention(self.redelivery, app.retention, name)
 

@@ -35,7 +35,7 @@ from ..task import BoundTask
 from ..tracing import valid_traceparent
 from ..worker.context import BatchContext
 from .key_failures import KeyFailures
-from .protocols import Message, SendOutcome, Sink, SinkDown
+from .protocols import Limits, Message, SendOutcome, Sink, SinkDown
 from .relay import Failures, Pace, relay
 from .session import session_of
 
@@ -63,7 +63,7 @@ class Outbox:
         self._timeout = seconds("timeout", options.pop("timeout", DEFAULT_TIMEOUT_S), above=0.0)
         self.session = session_of(sink, f"outbox {name}")
         retry = options.pop("retry", None) or DEFAULT_RETRY
-        self.queue = options.pop("queue", None) or self.name
+        self.queue = check_name("queue", options.pop("queue", None) or self.name)
         self._definitions = {
             keyed: TaskDefinition(
                 name=self.name + (KEYED if keyed else ""),
@@ -322,6 +322,10 @@ def _checked_headers(headers: object) -> dict[str, str]:
 def _checked_sink(sink: object) -> Sink:
     if not isinstance(sink, Sink):
         reason = f"must have open, send, limits and close (outlast.bridges.Sink), not {sink!r:.80}"
+        raise InvalidOption(option="sink", reason=reason)
+    limits: object = sink.limits
+    if not isinstance(limits, Limits):
+        reason = f"must have limits of outlast.bridges.Limits(…), not {limits!r:.80}"
         raise InvalidOption(option="sink", reason=reason)
     if not is_async(sink.send):
         reason = "must have an async send: async def send(self, messages)"

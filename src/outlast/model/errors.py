@@ -583,6 +583,8 @@ class BatchFailed(Exception):
     def __init__(
         self, errors: Mapping[int, BaseException | str], results: Sequence[object] | None = None
     ) -> None:
+        if not isinstance(errors, Mapping):
+            raise TypeError(f"BatchFailed takes {{index: exception or text}}, not {errors!r:.200}")
         for index, error in errors.items():
             if not isinstance(index, int) or not isinstance(error, BaseException | str):
                 raise TypeError(

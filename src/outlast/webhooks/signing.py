@@ -49,6 +49,8 @@ def new_secret() -> str:
 
 def keys_of(secret: Secrets) -> tuple[bytes, ...]:
     """The keys of one secret or of several. Errors never quote a secret."""
+    if not isinstance(secret, Iterable):  # None, of an environment variable that is not set
+        raise _invalid_secret(f"must be text or a list of texts, not {type(secret).__name__}")
     keys = tuple(map(_key, [secret] if isinstance(secret, str) else secret))
     if not keys:
         raise _invalid_secret("must be there: a message that nobody can check is worth nothing")

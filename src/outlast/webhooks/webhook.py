@@ -8,7 +8,7 @@ So a delivery cannot change the job that it reports.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Unpack
@@ -141,7 +141,8 @@ async def _finished_job(ctx: Context) -> Job:
 
 
 def _events(events: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(events, str) or not events or not set(events) <= set(FINAL_STATES):
+    listed = isinstance(events, Iterable) and not isinstance(events, str)
+    if not listed or not events or not set(events) <= set(FINAL_STATES):
         raise InvalidOption(option="events", reason=f"must be some of {', '.join(FINAL_STATES)}")
     return tuple(event for event in FINAL_STATES if event in events)
 
