@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from outlast import Context, Job, JobDead, Outlast, Permanent, Retry, RetryLater, TooLate
+from outlast import (
+    Context,
+    Job,
+    JobDead,
+    NotAttempted,
+    Outlast,
+    Permanent,
+    Retry,
+    RetryLater,
+    TooLate,
+)
 from tests.support import aeventually
 
 from .working import ended, work
@@ -145,6 +156,25 @@ async def test_retry_later_spends_no_failure(ol: Outlast) -> None:
     assert done.failures == 0
     attempts, _ = await ol.ahistory(job.id)
     assert [each.outcome for each in attempts] == [*["postponed"] * 3, "succeeded"]
+
+
+async def test_a_single_job_that_was_not_attempted_pauses(ol: Outlast) -> None:
+    """R047: it goes back unspent, and is not claimed again in a tight loop."""
+    calls: list[float] = []
+
+    @ol.task(max_attempts=1)
+    async def idle() -> int:
+        calls.append(time.monotonic())
+        if len(calls) == 1:
+            raise NotAttempted
+        return len(calls)
+
+    async with work(ol):
+        job = await idle.aenqueue()
+        assert await ol.aresult(job.id, timeout=10) == 2
+    assert calls[1] - calls[0] >= 1.0
+    done = await ol.ajob(job.id)
+    assert (done.attempt, done.failures) == (1, 0)
 
 
 async def test_retry_later_that_is_spent_is_a_failure_and_not_tried_before_its_time(

@@ -41,6 +41,8 @@ from .blob_io import BlobBacked, store_retry_delay
 from .context import Context
 from .threads import in_thread
 
+SINGLE_NOT_ATTEMPTED_WAIT_S = 1.0  # seconds; at once, it would be claimed again in a loop
+
 
 def new_execution(definition: TaskDefinition, claim: Claim, context: Context) -> SingleExecution:
     """The execution of an attempt of this task."""
@@ -101,7 +103,8 @@ class Execution(BlobBacked):
                     Outcome.POSTPONED, delay=store_retry_delay(self.claim.attempt), error=described
                 )
             case NotAttempted():
-                return AttemptEnd(Outcome.RELEASED, quiet=True)
+                wait = None if self.definition.batch is not None else SINGLE_NOT_ATTEMPTED_WAIT_S
+                return AttemptEnd(Outcome.RELEASED, delay=wait, quiet=True)
             case DependencyDown():  # where no breaker holds the task back, it comes back by itself
                 described, wait = self.described(error), store_retry_delay(self.claim.attempt)
                 return AttemptEnd(
