@@ -15,6 +15,7 @@ from tests.docs.pages import PAGES, ROOT, Page
 
 OURS = re.compile(r"`outlast ([a-z][^`]*)`")
 MAKES = re.compile(r"\bmake ([a-z]+)\b")
+MANAGE = ["python", "manage.py", "outlast"]
 ASSIGNMENT = re.compile(r"[A-Z_]+=")
 
 # The page that is made from the commands themselves has a test of its own.
@@ -72,6 +73,9 @@ def shown(page: Page) -> Iterator[list[str]]:
             words = _words(block.language, line)
             while words and ASSIGNMENT.match(words[0]):
                 words.pop(0)
+            if words[:3] == MANAGE:
+                # Django's command adds the app to the words of a worker.
+                words[:4] = ["outlast", words[3], *(["shop:ol"] if words[3] == "worker" else [])]
             if words and words[0].rpartition("/")[2] == "outlast":
                 yield words[1:]
 
