@@ -40,8 +40,11 @@ def python() -> Path:
 
     if django.VERSION >= (6, 0):
         return Path(sys.executable)
-    found = os.environ.get("OUTLAST_DJANGO6_PYTHON") or next(filter(None, map(_python, NEWEST)), "")
-    assert found, f"Django 6 needs one of {NEWEST} on the path, or $OUTLAST_DJANGO6_PYTHON"
+    candidates = [*NEWEST, *_of_pyenv()]
+    found = os.environ.get("OUTLAST_DJANGO6_PYTHON") or next(
+        filter(None, map(_python, candidates)), ""
+    )
+    assert found, f"Django 6 needs one of {NEWEST}, or $OUTLAST_DJANGO6_PYTHON"
     made = CACHE / "django6"
     python = made / "bin" / "python"
     if not python.exists():
@@ -49,6 +52,12 @@ def python() -> Path:
     install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     run(*install, "django>=6", "-e", f"{ROOT}[postgres]")
     return python
+
+
+def _of_pyenv() -> list[str]:
+    """Those that pyenv has installed, without being on the path."""
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    return [str(found) for name in NEWEST for found in versions.glob(f"*/bin/{name}")]
 
 
 def _python(name: str) -> str | None:
