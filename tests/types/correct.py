@@ -19,6 +19,7 @@ from outlast import (
     chain,
     group,
 )
+from outlast.remote import RemoteWorker
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 ol = Outlast("sqlite:///unused.db")
 databases = Databases({"eu": ol}, {"acme": "eu"})
 worker = ol.worker("slow", concurrency=4, lease=30, memory_floor=100)
+remote = RemoteWorker("https://jobs.example.org", "olt_…", ol, "slow", concurrency=4, grace=1)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -39,6 +40,17 @@ def checked(request: pytest.FixtureRequest) -> tuple[str, dict[Path, Found]]:
 def test_correct_uses_and_examples_pass(checked: tuple[str, dict[Path, Found]]) -> None:
     _, found = checked
     assert {path.name: dict(errors) for path, errors in found.items() if path != MISTAKES} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["agent", "seeds"])
+def test_examples_of_several_files_pass_mypy(name: str) -> None:
+    """By themselves, as their modules import each other; pyright reads them with the others."""
+    folder = ROOT / "examples" / name
+    command = [sys.executable, "-m", "mypy", "--strict", *map(str, folder.glob("*.py"))]
+    env = os.environ | {"MYPYPATH": str(folder)}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
 
 @pytest.mark.slow

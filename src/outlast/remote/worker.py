@@ -47,11 +47,12 @@ class RemoteWorker:
         app: Outlast,
         queues: str | Sequence[str] | None = None,
         *,
+        concurrency: int | None = None,
         spool: str | Path | None = None,
         **settings: Unpack[WorkerOptions],
     ) -> None:
         queue_names = [queues] if isinstance(queues, str) else queues
-        chosen = WorkerSettings.of(**settings)
+        chosen = WorkerSettings.of(concurrency=concurrency, **settings)
         name = f"{_host_name(socket.gethostname())}-{new_instance_id()[:12]}"
         served = None if queue_names is None else sorted(set(queue_names))
         services = app._worker_services(sources=False, remote=True)
