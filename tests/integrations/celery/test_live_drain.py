@@ -68,6 +68,9 @@ class Switch:
             found.setdefault(int(number), Counter())[side] += 1
         return found
 
+    def ran_by_ours(self) -> int:
+        return sum(bool(sides["ours"]) for sides in self.ran().values())
+
     def jobs(self) -> list[tuple[int, str, int]]:
         """Of each job: the number of its message, its state, and the workers that it lost."""
         job = f"{self._database.schema}{'_' if self._database.is_sqlite else '.'}job"
@@ -91,10 +94,10 @@ def check(switch: Switch, messages: int, kills: int) -> dict[str, int]:
     for number in range(1, kills + 1):
         victim = workers.pop(0)
         eventually(lambda victim=victim: "concurrency=" in victim.output(), timeout=PATIENCE_S)
-        before = len(switch.ran())
+        before = switch.ran_by_ours()
         switch.send(range(number * chunk, messages if number == kills else (number + 1) * chunk))
-        eventually(lambda before=before: len(switch.ran()) > before, timeout=PATIENCE_S)
-        victim.kill()
+        eventually(lambda before=before: switch.ran_by_ours() > before, timeout=PATIENCE_S)
+        victim.kill()  # among its jobs, not before the first one
         workers.append(switch.ours())
     eventually(lambda: len(switch.ran()) == messages, timeout=PATIENCE_S)
     eventually(lambda: all(state == "succeeded" for _, state, _ in switch.jobs()), PATIENCE_S)
