@@ -19,7 +19,7 @@ SMOKE ?= tests/model tests/store/test_claim.py tests/worker/test_isolated.py \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow smoke check bench verify mutants campaign seeds docs screenshots format clean
+.PHONY: help demo test slow smoke lowest check bench verify mutants campaign seeds docs screenshots format clean
 
 help: ## show the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -36,6 +36,9 @@ slow: $(VENV)/.dev ## run the slow tests: many kills, long matrices, whole sites
 # On another Python, in an environment of its own: make smoke PYTHON=python3.13 VENV=.venv-newest
 smoke: $(VENV)/.dev ## run a short choice of the tests
 	@$(BIN)/python -m pytest -n 2 --dist loadfile $(SMOKE) $(ARGS)
+
+lowest: $(VENV)/.dev ## run tests with the lowest versions that are allowed
+	@$(BIN)/python -m tools.lowest_versions $(ARGS)
 
 check: $(VENV)/.dev ## lint, format, types, layers
 	@$(BIN)/ruff check .
@@ -74,7 +77,7 @@ format: $(VENV)/.dev ## format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 clean: ## remove what the other verbs made
-	@rm -rf $(VENV) .venv-newest failed-tests.log build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .bench
+	@rm -rf $(VENV) .venv-newest .venv-lowest failed-tests.log build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .bench
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
@@ -27,7 +28,7 @@ def source() -> Kafka:
 
 def create(*names: str) -> None:
     """Topics. The mock cluster makes those that it is asked for."""
-    with reader() as consumer:
+    with closing(reader()) as consumer:
         for name in names:
             partitions_of(consumer, name)
 
@@ -40,7 +41,7 @@ def put(messages: Sequence[Message], topic: str = "mail") -> None:
 
 
 def sent(topic: str = "orders") -> list[Message]:
-    with reader() as consumer:
+    with closing(reader()) as consumer:
         partitions = partitions_of(consumer, topic)
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         found, open_partitions = [], set(partitions)
@@ -58,7 +59,7 @@ def sent(topic: str = "orders") -> list[Message]:
 
 
 def left(topic: str = "mail") -> int:
-    with reader() as consumer:
+    with closing(reader()) as consumer:
         partitions = [TopicPartition(topic, number) for number in partitions_of(consumer, topic)]
         ends = [consumer.get_watermark_offsets(one, timeout=10)[1] for one in partitions]
         committed = consumer.committed(partitions, timeout=10)

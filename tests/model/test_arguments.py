@@ -110,7 +110,8 @@ def test_a_task_may_take_nothing() -> None:
         ((1, 2), r"tuple would come back as list, \[1, 2\]"),
         ({1}, "set would come back as list"),
         (Point(1, datetime(2026, 1, 1)), "Point would come back as list"),
-        (collections.deque([1]), "deque would come back as list"),
+        # pydantic before 2.14 writes none
+        (collections.deque([1]), "deque (would come back as list|cannot be JSON)"),
         (datetime(2026, 1, 1), "datetime would come back as str"),
         (uuid.UUID(int=7), "UUID would come back as str"),
         (Decimal("1.5"), "Decimal would come back as str, '1.5'"),

@@ -85,6 +85,15 @@ def test_every_requirement_of_a_user_is_imported_by_the_package() -> None:
     assert required <= imported("src")
 
 
+def test_every_library_of_a_user_has_a_lowest_version() -> None:
+    """`make lowest` runs tests with these; an open bound would allow a version that nobody ran."""
+    users = [
+        *PROJECT["dependencies"],
+        *chain(*(EXTRAS[extra] for extra in EXTRAS if extra != "dev")),
+    ]
+    assert [one for one in users if ">=" not in one] == []
+
+
 @pytest.mark.slow
 def test_every_requirement_of_a_developer_is_imported_somewhere() -> None:
     used = imported("src", "tests", "tools", "benchmarks", "examples")
