@@ -85,8 +85,8 @@ CREATE INDEX job_last_life ON ol.job (queue, priority DESC, run_at, id)
     WHERE state = 'ready' AND crashes > 0 AND crashes >= max_crashes - 1;
 -- Of limited queues alone: jobs without a lane have no entry in these. The heads of lanes, the slots
 -- that are taken, and begun jobs that hold an ordered lane until they end
--- or wait.
-CREATE INDEX job_lane_ready ON ol.job (queue, lane, priority DESC, run_at, id)
+-- or wait. (Descending, so that whoever looks for the next lane comes upon its last job.)
+CREATE INDEX job_lane_ready ON ol.job (queue DESC, lane DESC, priority DESC, run_at, id)
     WHERE state = 'ready' AND lane IS NOT NULL;
 CREATE INDEX job_lane_running ON ol.job (queue, lane, started_at)
     WHERE state = 'running' AND lane IS NOT NULL;

@@ -1,7 +1,9 @@
 -- fragment: lane_head
 j.state = 'ready' AND j.lane IS NOT NULL AND j.queue = :queue
 
--- Lanes with ready jobs, found by hopping along their index: from the cursor on, and round.
+-- Lanes with ready jobs, found by hopping along their index: from the cursor on, and round. On PostgreSQL
+-- the index is read backward, and so each lane is found by its last job: entries of jobs that were taken,
+-- which somebody's old snapshot keeps, are before it.
 -- fragment: hops
 ahead (lane, n) AS (
     SELECT (SELECT j.lane FROM ol.job AS j WHERE ol.lane_head AND j.lane >= :lane
@@ -187,7 +189,7 @@ SELECT few.chosen FROM (
         CROSS JOIN LATERAL (
             SELECT id AS chosen FROM ol.job
             WHERE ol.next_in_lane
-            ORDER BY lane, priority DESC, run_at, id
+            ORDER BY lane DESC, priority DESC, run_at, id
             LIMIT takes.take
             FOR UPDATE SKIP LOCKED) AS near
         WHERE takes.take > 0 AND NOT takes.ordered
@@ -327,6 +329,12 @@ WHERE j.rowid IN (
     LIMIT COALESCE((SELECT room FROM limits), 0))
 RETURNING ol.claim_columns
 
+-- fragment: lane_order
+-- postgres: as the index has them
+DESC
+-- sqlite: as the index has them
+ASC
+
 -- The head of an ordered lane: a job that has begun and is to go on, else the first in line. A dead
 -- one may block the lane.
 -- fragment: ordered_head
@@ -337,7 +345,7 @@ COALESCE(
             ORDER BY b.id LIMIT 1),
             (SELECT b.id FROM ol.job AS b WHERE b.state = 'ready' AND b.lane IS NOT NULL
                 AND b.queue = :queue AND b.lane >= takes.lane AND b.lane <= takes.lane
-            ORDER BY b.lane, b.priority DESC, b.run_at, b.id LIMIT 1))
+            ORDER BY b.lane ol.lane_order, b.priority DESC, b.run_at, b.id LIMIT 1))
 
 -- fragment: blocked_by_dead
 takes.on_dead = 'block' AND EXISTS (SELECT 1 FROM ol.job AS d
@@ -412,8 +420,8 @@ line AS MATERIALIZED (
             UNION ALL
             (SELECT id, row_number() OVER (ORDER BY priority DESC, run_at, id)
             FROM (SELECT id, queue, lane, priority, run_at FROM ol.job
-                WHERE state = 'ready' AND lane IS NOT NULL AND (queue, lane) >= (:queue, takes.lane)
-                ORDER BY queue, lane, priority DESC, run_at, id LIMIT LEAST(takes.longest_run, :run)) AS ready
+                WHERE state = 'ready' AND lane IS NOT NULL AND (queue, lane) <= (:queue, takes.lane)
+                ORDER BY queue DESC, lane DESC, priority DESC, run_at, id LIMIT LEAST(takes.longest_run, :run)) AS ready
             WHERE queue = :queue AND lane = takes.lane AND NOT EXISTS (SELECT 1 FROM ol.job AS b WHERE ol.lane_begun))) AS few
         LIMIT 1000) AS near
     WHERE takes.take > 0 AND takes.ordered AND NOT (ol.blocked_by_dead)),
