@@ -26,6 +26,27 @@ def test_limits_and_order_hold_while_workers_are_killed(
     assert left(database) == []
 
 
+@pytest.mark.slow
+@pytest.mark.quiet
+@pytest.mark.kinds("postgres")
+def test_limits_and_order_hold_under_an_old_snapshot(
+    processes: Processes, database: Database
+) -> None:
+    """R238, R241: another transaction keeps the entries of all jobs that have run."""
+    words = ("--old-snapshot", "--seed", 2, "--points", 400, "--budget", 8)
+    said = run(processes, "lanes", database, *words)
+    assert said["violations"] == 0, said["wrong"]
+    assert said["runs"] > 0
+    assert left(database) == []
+
+
+@pytest.mark.kinds("sqlite")
+def test_an_old_snapshot_is_for_postgres(processes: Processes, database: Database) -> None:
+    refused = start(processes, "lanes", "--url", database.url, "--old-snapshot")
+    assert refused.wait() == 2
+    assert "--old-snapshot is for PostgreSQL" in refused.output()
+
+
 @pytest.mark.campaign
 def test_limits_and_order_hold_for_ten_minutes(processes: Processes, database: Database) -> None:
     """R147, R238, R240: 8 workers."""

@@ -260,14 +260,20 @@ def flows(**options: object) -> None:
     \b
     Examples: outlast verify lanes --budget 10m
               outlast verify lanes --url postgresql://localhost/test --workers 8 --seed 7
+              outlast verify lanes --url postgresql://localhost/test --old-snapshot
     """
 )
 @click.option("--points", type=click.IntRange(1), help="Number of runs; default: as time allows.")
+@click.option(
+    "--old-snapshot",
+    is_flag=True,
+    help="Hold an old snapshot meanwhile, as a long report does (PostgreSQL).",
+)
 @workers_option(4)
 @enqueue_budget_option
 @first_option
 @load_options
-def lanes(**options: Any) -> None:
+def lanes(old_snapshot: bool, **options: Any) -> None:
     """Run limited and ordered queues while workers are killed and limits changed.
 
     One of the queues has 1,000 lanes with a limit of 1 to 3. A worker is killed every second, and
@@ -277,7 +283,8 @@ def lanes(**options: Any) -> None:
     """
     from ..verify.campaigns.lanes import LaneCampaign
 
-    run_load_campaign(LaneCampaign, options, _rerun_options(options))
+    rerun_options = " --old-snapshot" * old_snapshot + _rerun_options(options)
+    run_load_campaign(partial(LaneCampaign, old_snapshot=old_snapshot), options, rerun_options)
 
 
 @click.command(

@@ -4,6 +4,7 @@ ask       an enqueuer asks for jobs in lanes: of a queue with a limit for all of
           1,000 lanes, and of one that runs in order
 work      worker processes run them; one is killed every second
 change    an operator changes the limits every five seconds, those of a lane between 1 and 3
+hold      (if wished) one transaction holds an old snapshot all the time (PostgreSQL)
 settle    the rest is worked off; the history says whether a limit was ever exceeded, an order not
           kept, or jobs waited where there was room
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from functools import partial
 
 from ...model.errors import InvalidOption
@@ -21,7 +23,10 @@ from ..checks.lanes import judge_lanes
 from ..graph_load import wait_until_idle
 from ..lane_load import LaneTasks, run_lane_load, run_limiter
 from ..load import Gate
+from ..old_snapshot import hold_snapshot
+from ..results import CampaignResults
 from ..scenarios import Scenario
+from .campaign import CampaignOptions
 from .long_campaign import LongCampaign, run_worker
 
 KILL_INTERVAL_S = 1.0
@@ -34,6 +39,18 @@ class LaneCampaign(LongCampaign):
     columns = ("runs", "kills", "changes")
     goal = "runs"
 
+    def __init__(
+        self,
+        options: CampaignOptions,
+        on_progress: Callable[[CampaignResults], None] = lambda _: None,
+        *,
+        old_snapshot: bool = False,
+    ) -> None:
+        super().__init__(options, on_progress)
+        self.old_snapshot = old_snapshot
+        if old_snapshot and self.workspaces.is_sqlite:
+            raise InvalidOption(option="--old-snapshot", reason="is for PostgreSQL")
+
     def drive(self) -> None:
         self.rng, self.gate = random.Random(self.seed), Gate()
         self.kills = KillTimes()
@@ -45,6 +62,11 @@ class LaneCampaign(LongCampaign):
         self.limiters = self.process_group(
             "operator", partial(run_limiter, self.work, self.gate, self.seed)
         )
+        self.holders = self.process_group(
+            "holder", partial(hold_snapshot, self.workspaces.address.url)
+        )
+        if self.old_snapshot:
+            self.holders.start_missing(1)
         self._kill_at = time.monotonic() + KILL_INTERVAL_S
         self.loaders.start_missing(1)
         self.limiters.start_missing(1)
@@ -84,7 +106,9 @@ class LaneCampaign(LongCampaign):
             self._poll_once()
         for pid in list(self.workers.running):  # all jobs have ended: nothing is left to release
             self.workers.kill(pid)
-        self.wait_for_exit(self.workers)
+        for pid in list(self.holders.running):
+            self.holders.terminate(pid)
+        self.wait_for_exit(self.workers, self.holders)
 
     def _judge(self) -> None:
         super()._judge()
