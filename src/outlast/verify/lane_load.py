@@ -21,12 +21,14 @@ from .load import EXPECTED_ERRORS, Gate
 if TYPE_CHECKING:
     from .workload import Workload
 
-SLOTS, WIDE, ORDERED = "slots", "wide", "ordered"  # queues: SLOTS has a limit of its own, too
+SLOTS, WIDE, FEW, ORDERED = "slots", "wide", "few", "ordered"  # SLOTS has a limit of its own, too
 ORDERED_LANES = 12
+FEW_LANES = 3  # so few that each claim of a worker finds lanes that it knows
 SLOT_LANES, WIDE_LANES = 200, 1000  # more than one claim looks at; some have most of the jobs
 SLOW_LANES = ("lane-0", "lane-1")  # of WIDE: their handlers take long enough to fill them
 SLOW_DEPTH = 15  # jobs that wait in each of these, at the least
 SLOW_RANGE_S, QUICK_RANGE_S = (0.2, 0.4), (0.0, 0.02)  # seconds that a handler takes
+FEW_RANGE_S = (0.0, 0.06)
 FAIL_SHARE = 0.1  # attempts in order that fail
 MAX_WAITING = 1500  # jobs in the table while more are asked for
 JOBS_PER_CALL = 100
@@ -42,6 +44,7 @@ class LaneTasks:
         ol = work.ol
         ol.queue(SLOTS, running=FIRST_RUNNING, lane_running=FIRST_LANE_RUNNING)
         ol.queue(WIDE, lane_running=FIRST_LANE_RUNNING)
+        ol.queue(FEW, lane_running=FIRST_LANE_RUNNING)
         ol.queue(ORDERED, ordered=True)
 
         @ol.task(queue=SLOTS, lane=lambda lane, **_: lane, max_crashes=1000, retry=RETRY)
@@ -50,7 +53,8 @@ class LaneTasks:
             slow = queue == WIDE and lane in SLOW_LANES
             work.ledger.write("began", ctx.job.id, ctx.fence)
             work.ledger.write("entered", ctx.job.id, ctx.fence, [queue, lane, n])
-            await asyncio.sleep(random.uniform(*(SLOW_RANGE_S if slow else QUICK_RANGE_S)))
+            quick = FEW_RANGE_S if queue == FEW else QUICK_RANGE_S
+            await asyncio.sleep(random.uniform(*(SLOW_RANGE_S if slow else quick)))
             work.ledger.write("left", ctx.job.id, ctx.fence, [queue, lane, n])
             return {"fence": ctx.fence}
 
@@ -81,7 +85,7 @@ def run_lane_load(work: Workload, tasks: LaneTasks, gate: Gate, seed: int, numbe
                 continue
             calls = []
             for _ in range(JOBS_PER_CALL):
-                queue = rng.choice((SLOTS, WIDE, ORDERED))
+                queue = rng.choice((SLOTS, WIDE, FEW, ORDERED))
                 task = tasks.in_order if queue == ORDERED else tasks.slotted.using(queue=queue)
                 calls.append(task.job(lane=_pick_lane(queue, rng), n=next(numbers)))
             calls += _more_slow(work, tasks, numbers)
@@ -107,6 +111,8 @@ def _more_slow(work: Workload, tasks: LaneTasks, numbers: Iterator[int]) -> list
 def _pick_lane(queue: str, rng: random.Random) -> str:
     if queue == ORDERED:
         return f"lane-{rng.randrange(ORDERED_LANES)}"
+    if queue == FEW:
+        return f"lane-{rng.randrange(FEW_LANES)}"
     lanes, power = (WIDE_LANES, 1) if queue == WIDE else (SLOT_LANES, 3)
     return f"lane-{int(lanes * rng.random() ** power)}"
 
@@ -121,6 +127,7 @@ def run_limiter(work: Workload, gate: Gate, seed: int, number: int) -> None:
             change_at += CHANGE_INTERVAL_S
             _change_limits(work, SLOTS, {"running": rng.randint(3, 12)}, rng.randint(1, 3))
             _change_limits(work, WIDE, {}, rng.randint(1, 3))
+            _change_limits(work, FEW, {}, rng.randint(1, 3))
 
 
 def _change_limits(work: Workload, queue: str, of_queue: dict[str, Any], of_lane: int) -> None:

@@ -1,7 +1,7 @@
 """`outlast verify lanes`: limits, order and turns, while workers are killed and limits are changed.
 
 ask       an enqueuer asks for jobs in lanes: of a queue with a limit for all of it, of one with
-          1,000 lanes, and of one that runs in order
+          1,000 lanes, of one with three, and of one that runs in order
 work      worker processes run them; one is killed every second
 change    an operator changes the limits every five seconds, those of a lane between 1 and 3
 hold      (if wished) one transaction holds an old snapshot all the time (PostgreSQL)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..lane_load import FIRST_LANE_RUNNING, FIRST_RUNNING, ORDERED, SLOTS, SLOW_LANES, WIDE
+from ..lane_load import FEW, FIRST_LANE_RUNNING, FIRST_RUNNING, ORDERED, SLOTS, SLOW_LANES, WIDE
 from ..ledger import LedgerEntry
 from .kill_times import KillTimes
 
@@ -95,6 +95,7 @@ def _limits(entries: Iterable[LedgerEntry]) -> dict[str, LimitHistory]:
     found = {
         SLOTS: LimitHistory([LimitsAt(0.0, FIRST_RUNNING, FIRST_LANE_RUNNING)]),
         WIDE: LimitHistory([LimitsAt(0.0, math.inf, FIRST_LANE_RUNNING)]),
+        FEW: LimitHistory([LimitsAt(0.0, math.inf, FIRST_LANE_RUNNING)]),
         ORDERED: LimitHistory([LimitsAt(0.0, math.inf, 1)]),
     }
     for entry in entries:
