@@ -7,9 +7,11 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from outlast.model.claim import Claim
@@ -20,6 +22,8 @@ from outlast.ops.finish_and_claim import finish_and_claim
 from outlast.ops.lanes import LaneClaim, LaneTurn, TurnClaims
 from outlast.ops.operation import Op, Rows, Statement
 from outlast.store import Store
+from outlast.store.postgres.paramstyle import psycopg_text
+from outlast.store.postgres.store import HOT_PATH_OPTIONS
 from outlast.store.sqlite.store import SqliteStore
 from outlast.worker.lane_turns import LaneTurns
 from tests.store.jobs import end, ending, new, table, take
@@ -168,6 +172,66 @@ def _request(claims: TurnClaims) -> ClaimRequest:
 def _lock(asked: LaneClaim) -> Op[Rows]:
     rows: Rows = yield asked.opening()[-1]
     return rows
+
+
+@pytest.mark.kinds("postgres")
+@pytest.mark.parametrize("number_of_lanes", [1, 100])
+def test_an_old_snapshot_does_not_slow_the_search_for_lanes(
+    store: Store, database: Database, number_of_lanes: int
+) -> None:
+    """R241: the pages that a claim of 100 jobs reads to find lanes, after 200 and 4,000 jobs. What
+    it reads to claim from them grows: see the how-to about limits."""
+    limit(store.run, lane_running=1000 if number_of_lanes == 1 else 2)
+    _wait_in_lanes(database, 0, 6000, number_of_lanes)
+    turns, steady, pages = LaneTurns(), store.hot_path_clone(), list[tuple[int, int]]()
+    turns.update(["default"], ["default"])
+    claims = list[Claim]()
+    with psycopg.connect(database.direct_url) as old:
+        old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        old.execute("SELECT 1 FROM pg_class").fetchone()
+        for number in range(43):
+            if number in (2, 42):
+                store.run(finish_and_claim, [ending(claim) for claim in claims])
+                claims = []
+                pages.append(_pages(store, database, _request_of_worker(turns)))
+            request = _request_of_worker(turns)
+            _, claims = steady.run(finish_and_claim, [ending(one) for one in claims], request)
+            assert request.turn is not None
+            turns.claimed("default", claims, request.turn.longest_due)
+            assert len(claims) == 100
+        old.rollback()
+    steady.close()
+    print(f"{number_of_lanes} lanes, pages of (search, claim): {pages}")
+    (first, _), (last, _) = pages
+    assert last <= 1.5 * first
+
+
+def _request_of_worker(turns: LaneTurns) -> ClaimRequest:
+    given = turns.next("default")
+    assert given is not None
+    turn = replace(given, adopt=False, first=False)
+    return ClaimRequest("w1", "default", 100, 60.0, promote=False, turn=turn)
+
+
+def _pages(store: Store, database: Database, request: ClaimRequest) -> tuple[int, int]:
+    """What a claim in one round trip reads, on the hot path: to lock lanes, and to claim from them.
+    It is undone afterwards."""
+    read = []
+    with psycopg.connect(
+        database.direct_url, cursor_factory=psycopg.ClientCursor, options=HOT_PATH_OPTIONS
+    ) as connection:
+        connection.execute("SET jit = off")
+        lock, claim = request.by_lanes().even_statements()
+        connection.execute(psycopg_text(store.queries[lock.name]), lock.bind)
+        for statement in (lock, claim):
+            text = psycopg_text(store.queries[statement.name])
+            [([explained],)] = connection.execute(
+                f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}", statement.bind
+            ).fetchall()
+            plan = explained["Plan"]
+            read.append(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+        connection.rollback()
+    return read[0], read[1]
 
 
 @pytest.mark.parametrize(
