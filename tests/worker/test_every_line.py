@@ -29,6 +29,7 @@ from tests.worker.working import work
 BOTH = [
     JobRunner._accept,
     JobRunner.start,
+    JobRunner._begin_jobs,
     JobRunner._start,
     JobRunner._begin,
     JobRunner._set_timeouts,
@@ -39,11 +40,14 @@ BOTH = [
     InFlightJobs.add,
     InFlightJobs.remove,
     InFlightJobs.discard,
+    InFlightJobs.take_slot,
+    InFlightJobs.free_slot,
     Finisher.add,
 ]
 ALONE = [
     CoroutineRunner.run,
     CoroutineRunner._run_batch,
+    CoroutineRunner._take_next,
     CoroutineRunner._split_off,
     CoroutineRunner._run_one,
     JobRunner._done,
@@ -56,6 +60,7 @@ ALONE = [
 ]
 ON_THE_WAY = [  # after which a queue is left alone for a while, or a lease has to run out
     DatabaseSource._claim,
+    DatabaseSource._receive,
     DatabaseSource._start,
     JobRunner.accept,
     Finisher.flush_and_claim,

@@ -85,7 +85,7 @@ async def test_no_more_handlers_run_at_once_than_asked_for(ol: Outlast) -> None:
     async with work(ol, concurrency=SLOTS) as worker:
         await aeventually(lambda: worker.counts["succeeded"] == number, timeout=60)
     assert most == SLOTS
-    assert SLOTS < in_hand <= 3 * SLOTS, "running, ahead, and on their way back"
+    assert SLOTS < in_hand <= 3 * capacity.MAX_AT_ONCE, "running, ahead, and on their way back"
 
 
 @pytest.mark.parametrize("size", [2, 1])

@@ -27,15 +27,14 @@ class RemoteCapacity:
         self._sink = sink
 
     def claimable(self) -> int:
-        ahead = MAX_ACCEPTED_FACTOR if self._prefetches() and not self._runner.prefetched else 0
-        return max(0, self.free_slots() + ahead * self._concurrency)
+        waiting = len(self._runner.prefetched)
+        ahead = MAX_ACCEPTED_FACTOR if self._prefetches() and not waiting else 0
+        return max(0, self.free_slots() + ahead * self._concurrency - waiting)
 
     def free_slots(self) -> int:
-        """Ended jobs take no slot, even before the server has their outcomes."""
-        alone = sum(not job.shares_slot for job in self._in_flight.running())
-        return (
-            self._concurrency - alone - self._runner.batches.slots - self._runner.abandoned_threads
-        )
+        """The number of slots without a handler that runs."""
+        taken = self._in_flight.slots + self._runner.batches.slots + self._runner.abandoned_threads
+        return self._concurrency - taken
 
     def prefetch(self) -> int:
         """The number of offers beyond the free slots."""

@@ -116,16 +116,11 @@ class Reporter:
         return self._streams.due_in()
 
     @property
-    def slots(self) -> int:
-        """An ended job takes no slot: see `RemoteCapacity`."""
-        return 0
-
-    @property
     def set_aside_count(self) -> int:
         """The server stores outcomes, or refuses them at once."""
         return 0
 
-    def waiting(self) -> set[InFlight]:
+    def reported(self) -> set[InFlight]:
         return {*self._ended, *self._waiting}
 
     def add(self, job: InFlight) -> None:
@@ -133,6 +128,7 @@ class Reporter:
         if job.began_at:
             self._longest_event = max(self._longest_event, time.monotonic() - job.began_at)
         self._ended.append(job)
+        self._in_flight.free_slot(job)
 
     @property
     def offered(self) -> bool:

@@ -246,7 +246,7 @@ class StreamSource:
 
     def _start(self) -> None:
         if self._runner.prefetched:
-            self._runner.start(self._capacity.free_slots() + self._runner.waiting())
+            self._runner.start(self._capacity.free_slots())
 
     # What dead workers left
 

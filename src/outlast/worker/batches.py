@@ -79,7 +79,6 @@ class Batches:
         context.can_wait = False
         item = BatchItem(definition, job, context, self._item_stopped)
         job.execution = item
-        self._in_flight.share_slot(job)
         if runs_alone(job.claim):
             self._begin(definition, [item])
             return

@@ -1,57 +1,90 @@
 """Capacity: the number of jobs that a worker may claim.
 
-At most `concurrency` handlers run at once. If handlers are short and the database works
-concurrently, as many jobs again are claimed while these run; otherwise worker and database would
-wait for each other. Such jobs are in flight for a moment before they have a slot.
+At most `concurrency` handlers run at once. While handlers are short, more jobs are claimed than
+there are slots: as many as such handlers need for a moment, so that a round trip, and its commit,
+are shared by many. They are in flight for that moment before they have a slot. What finds none for
+longer, because handlers turn out to be long, is released (`JobRunner.release_unstarted`).
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from operator import attrgetter
 
-from .finisher import SHORT_HANDLER_S
+from ..model.claim import Claim
+from .finisher import SHORT_HANDLER_S, Finisher
 from .memory import free_megabytes
-from .protocols import OutcomeSink
 from .runner import JobRunner
 from .shared import WorkerShared
 
 PREFETCH_FROM = 10  # jobs at once: who takes fewer at a time is not in a hurry
+AHEAD_S = 0.0125  # seconds that the handlers of one claim should take in all
+MAX_AT_ONCE = 300  # jobs of one claim, where that is more than the concurrency
+MAX_CHARS_AT_ONCE = 2_000_000  # of their arguments
 
 
 class Capacity:
-    """`ahead`: the database works beside us, so the next jobs may be claimed while these run."""
+    """`beside`: the database works beside us, so the next jobs may be claimed while these run."""
 
     def __init__(
-        self, shared: WorkerShared, runner: JobRunner, sink: OutcomeSink, *, ahead: bool
+        self, shared: WorkerShared, runner: JobRunner, finisher: Finisher, *, beside: bool
     ) -> None:
         self._state = shared.state
         self._concurrency = shared.state.settings.concurrency
         self._in_flight = shared.in_flight
         self._counts = shared.metrics.counts
         self._runner = runner
-        self._ended = sink
-        self._ahead = ahead
+        self._finisher = finisher
+        self._beside = beside
+        self._chars = 0.0  # of the arguments of a job, in the last claim
 
-    def claimable(self) -> int:
-        """The number of slots that are free, or soon will be."""
+    def claimable(self, *, alone: bool = True) -> int:
+        """The number of jobs that have a slot, or soon will. `alone`: of a single queue, in the
+        order of its jobs; others are not claimed beyond the concurrency."""
         if self.short_of_memory():
             return 0
-        return min(
-            self._concurrency, self.free_slots() + (self._concurrency if self._prefetches() else 0)
-        )
+        free, most = self.free_slots(), self._most_at_once() if alone or self._beside else 0
+        if not alone:
+            most = min(most, self._concurrency)
+        ahead = most if self._beside else max(0, most - self._concurrency)
+        return min(max(self._concurrency, most), free + ahead - len(self._runner.prefetched))
+
+    def beside(self) -> int:
+        """The number of jobs that may be claimed while another claim is under way: none, if
+        handlers wait in half of the slots, since jobs then come faster than they end."""
+        if not self._beside or 2 * self.free_slots() < self._concurrency:
+            return 0
+        return 0 if self.short_of_memory() else self._most_at_once()
 
     def free_slots(self) -> int:
-        """The number of slots that are free once ended jobs are reported."""
+        """The number of slots without a handler that runs."""
         taken = self._in_flight.slots + self._runner.batches.slots + self._runner.abandoned_threads
-        return self._concurrency - taken + self._ended.slots
+        return self._concurrency - taken
+
+    def _most_at_once(self) -> int:
+        """The number of jobs whose handlers end within a moment; none, if these may be long."""
+        if not self._prefetches():
+            return 0
+        most = min(int(self._finisher.pace * AHEAD_S), MAX_AT_ONCE)
+        if self._chars * most > MAX_CHARS_AT_ONCE:
+            most = int(MAX_CHARS_AT_ONCE / self._chars)
+        return max(self._concurrency, most)
+
+    def note_claims(self, claims: Sequence[Claim]) -> None:
+        """Note the size of their arguments."""
+        if claims:
+            self._chars = sum(map(len, map(attrgetter("args"), claims))) / len(claims)
 
     def _prefetches(self) -> bool:
-        if not self._ahead or self._concurrency < PREFETCH_FROM:
+        if self._concurrency < PREFETCH_FROM or self._runner.prefetched:
             return False
-        if not self._ended.handlers_are_short or self._runner.prefetched:
+        if not self._finisher.handlers_are_short:
             return False
         oldest = self._in_flight.oldest()
-        return oldest is not None and time.monotonic() - oldest.began_at < SHORT_HANDLER_S
+        if oldest is None or oldest.ended:  # that its outcome is on its way says nothing of it
+            return oldest is not None
+        return time.monotonic() - oldest.began_at < SHORT_HANDLER_S
 
     def short_of_memory(self) -> bool:
         floor = self._state.settings.memory_floor

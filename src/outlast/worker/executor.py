@@ -42,6 +42,7 @@ from .context import Context
 from .threads import in_thread
 
 SINGLE_NOT_ATTEMPTED_WAIT_S = 1.0  # seconds; at once, it would be claimed again in a loop
+SUCCEEDED = AttemptEnd(Outcome.SUCCEEDED)  # as most do: without a result, or jobs that follow
 
 
 def new_execution(definition: TaskDefinition, claim: Claim, context: Context) -> SingleExecution:
@@ -74,6 +75,9 @@ class Execution(BlobBacked):
             return self.completed()
         if self.context.has_waited:
             return AttemptEnd(Outcome.FAILED, error=self.described(_caught_wait()))
+        jobs = tuple(self.context.jobs)
+        if result is None:
+            return AttemptEnd(Outcome.SUCCEEDED, jobs=jobs) if jobs else SUCCEEDED
         try:
             text = encode_result(
                 result, self.definition.arguments.returns, self.context.inline_limit
@@ -81,7 +85,7 @@ class Execution(BlobBacked):
         except BaseException as error:  # a user's serialiser may raise anything
             # The work is done, but its result cannot be kept: running it again would not help.
             return AttemptEnd(Outcome.PERMANENT, error=self.described(error))
-        return AttemptEnd(Outcome.SUCCEEDED, result=text, jobs=tuple(self.context.jobs))
+        return AttemptEnd(Outcome.SUCCEEDED, result=text, jobs=jobs)
 
     def raised(self, error: BaseException) -> AttemptEnd:
         if self.context.completed:

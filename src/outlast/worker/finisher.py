@@ -16,7 +16,8 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -42,6 +43,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 Events = list[dict[str, Any]]
 SHORT_HANDLER_S = 0.05  # seconds from the start of a handler until its outcome is on its way
+MIN_PACE_S = 0.0005  # seconds that some outcomes took at least, whatever the clock says
 NOTIFY_INTERVAL_S = 0.05  # seconds at least between words to those who follow events
 MAX_PENDING_EVENTS = (
     10_000  # that may wait while the database is away; what is said beyond is dropped
@@ -80,7 +82,10 @@ class Finisher:
         self._decide = decide
         self._finish_and_claim = finish_and_claim
         self._ended: list[InFlight] = []
+        self._only_successes = True  # these are
+        self._reporting: list[list[InFlight]] = []  # on their way
         self.handlers_are_short = False  # what was handed in last had begun only a moment before
+        self.pace = 0.0  # jobs per second, by the same
         self._failures = 0  # of batches in a row, while the database was there
         # Handed in one by one: they have follow-ups with keys, and may have to wait for others; or
         # they were refused, and no failure could be stored in their place either.
@@ -108,17 +113,28 @@ class Finisher:
         if self._streams is not None:
             self._streams.end(job.claim)
         transition = job.transition
-        keyed = transition is not None and bool(transition.jobs) and has_keys(transition)
-        (self._keyed if keyed else self._ended).append(job)
+        if transition is not None and transition.jobs and has_keys(transition):
+            self._keyed.append(job)
+            return
+        self._ended.append(job)
+        self._in_flight.free_slot(job)
+        if transition is None or not transition.is_simple_success:
+            self._only_successes = False
 
     def waiting(self) -> set[InFlight]:
         """Jobs reported with the next round trip, or a later one."""
         return {*self._ended, *self._keyed}
 
+    def reported(self) -> set[InFlight]:
+        """Those, and jobs whose outcomes are on their way."""
+        return self.waiting().union(*self._reporting)
+
     @property
-    def slots(self) -> int:
-        """The number of slots that the next round trip frees before it claims."""
-        return self._in_flight.count_slots(self._ended)
+    def only_successes(self) -> bool:
+        """Whether all that waits are first-try successes without follow-ups: those may be reported
+        while others are on their way. What a job has said must be stored before its end."""
+        others = self._events or self._sending or self._keyed or self._streams is not None
+        return self._only_successes and not others
 
     def add_event(self, claim: Claim, kind: str, data: str, n: int | None = None) -> bool:
         """From any thread: keep an event until the next turn hands it in. `n` is its number, where
@@ -160,21 +176,42 @@ class Finisher:
     ) -> tuple[list[Claim], float]:
         """Report everything, and claim jobs with the last round trip; returns them, and when they
         were requested."""
-        ended, self._ended = self._ended, []
-        if ended:
-            self.handlers_are_short = time.monotonic() - ended[0].began_at < SHORT_HANDLER_S
-        try:
+        with self._taken() as ended:
             plain = await self._flush(ended)
             await self._flush_keyed()
             asked_at = time.monotonic()
             if request is None and not plain:
                 return [], asked_at
             return await self._claim(plain, request), asked_at
+
+    async def report_and_claim(self, request: ClaimRequest) -> tuple[list[Claim], float]:
+        """The same beside another that is under way, which may report anything: this one reports
+        successes if there is nothing else, or else leaves all to the next."""
+        if not self.only_successes:
+            asked_at = time.monotonic()
+            return await self._claim([], request), asked_at
+        with self._taken() as ended:
+            plain = [job.transition for job in ended if job.transition is not None]
+            asked_at = time.monotonic()
+            return await self._claim(plain, request), asked_at
+
+    @contextmanager
+    def _taken(self) -> Iterator[list[InFlight]]:
+        """All outcomes that wait; what was not stored is still ours to give."""
+        ended, self._ended, self._only_successes = self._ended, [], True
+        self._reporting.append(ended)
+        if ended:
+            took = time.monotonic() - ended[0].began_at
+            self.handlers_are_short = took < SHORT_HANDLER_S
+            self.pace = len(ended) / max(took, MIN_PACE_S)
+        try:
+            yield ended
         except BaseException:
-            # What was not taken back is still ours to give.
             left = [job for job in ended if self._in_flight.holds(job) and job not in self._keyed]
-            self._ended = left + self._ended
+            self._ended, self._only_successes = left + self._ended, False
             raise
+        finally:
+            self._reporting = [sent for sent in self._reporting if sent is not ended]
 
     async def _flush(self, ended: list[InFlight]) -> list[Transition]:
         """Report everything but plain successes, which go with the next claim."""
@@ -190,7 +227,10 @@ class Finisher:
             events.append(self._events[0])
             self._events.popleft()
         if other or events:
-            self._apply_finished(await self._finish(other, events))
+            try:
+                self._apply_finished(await self._finish(other, events))
+            finally:  # stored, or to be sent again
+                self._sending = []
         return plain
 
     async def _flush_keyed(self) -> None:
@@ -333,6 +373,7 @@ class Finisher:
         job = self._in_flight.get(claim.id, claim.fence)
         if job is not None and job not in self._keyed:
             self._keyed.append(job)
+            self._in_flight.take_slot(job)
             self._keyed_at = time.monotonic() + self._keyed_backoff.failed()
             self._note_refused(job, error)
 

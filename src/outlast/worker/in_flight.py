@@ -29,7 +29,7 @@ class InFlight:
     task: asyncio.Task[Any] | None = None  # in which its handler runs
     transition: Transition | None = None  # set once it has ended
     abandoned: bool = False  # nobody waits for its handler any more
-    shares_slot: bool = False  # an item of a batch: all of them take one slot
+    has_slot: bool = False  # while its handler runs; items of a batch share that of the batch
     overdue_at: float = math.inf
     began_at: float = 0.0  # when its handler was called
     timers: tuple[asyncio.TimerHandle, ...] = ()
@@ -55,11 +55,13 @@ class InFlightJobs:
 
     def __init__(self) -> None:
         self._jobs: dict[str, InFlight] = {}
-        self._sharing = 0
+        self.slots = 0  # that are taken
         self._disowned: set[ClaimKey] = set()
 
     def add(self, job: InFlight) -> bool:
         """False: it was released already, because the claim arrived too late."""
+        if (older := self._jobs.get(job.claim.id)) is not None:
+            self.free_slot(older)
         self._jobs[job.claim.id] = job
         if not self._disowned or job.claim.claim_key not in self._disowned:
             return True
@@ -89,21 +91,24 @@ class InFlightJobs:
             job.drop_timers()
         if self._jobs.get(job.claim.id) is job:
             del self._jobs[job.claim.id]
-            self._sharing -= job.shares_slot
+        if job.has_slot:
+            self.free_slot(job)
 
-    def share_slot(self, job: InFlight) -> None:
-        """It takes no slot of its own."""
-        job.shares_slot = True
-        self._sharing += 1
+    def take_slot(self, job: InFlight) -> None:
+        """Its handler begins, or its outcome cannot be stored for now."""
+        if not job.has_slot and self._jobs.get(job.claim.id) is job:
+            job.has_slot = True
+            self.slots += 1
+
+    def free_slot(self, job: InFlight) -> None:
+        """Its handler has ended."""
+        if job.has_slot:
+            job.has_slot = False
+            self.slots -= 1
 
     def recount(self) -> None:
-        """How many share a slot: for when we failed between a job and its count."""
-        self._sharing = sum(job.shares_slot for job in self._all())
-
-    @property
-    def slots(self) -> int:
-        """How many slots are taken by those that share none."""
-        return len(self._jobs) - self._sharing
+        """For when we failed between a job and its slot."""
+        self.slots = sum(job.has_slot for job in self._all())
 
     def remove(self, claim: Claim) -> None:
         """The database has accepted the outcome of this claim."""
@@ -113,11 +118,6 @@ class InFlightJobs:
 
     def holds(self, job: InFlight) -> bool:
         return self._jobs.get(job.claim.id) is job
-
-    def count_slots(self, jobs: Iterable[InFlight]) -> int:
-        """How many of these are in flight, and share no slot."""
-        get = self._jobs.get
-        return sum([not job.shares_slot for job in jobs if get(job.claim.id) is job])
 
     def get(self, id: str, fence: int | None = None) -> InFlight | None:
         job = self._jobs.get(id)

@@ -4,6 +4,12 @@
     └──────────── nothing to do: wait for an end, a wake-up or the next look ◀───────────┘
 
 While a round trip is under way, outcomes gather; the busier the worker, the larger its batches.
+While handlers are short and a queue gives its fill, the next round trip begins on another
+connection before the last has returned: database and Python work at the same time.
+
+    connection 1   ├─ finish A, claim C ─┤         ├─ finish C, claim E ─┤
+    connection 2              ├─ finish B, claim D ─┤
+    handlers       ├─ B ─┤                ├─ C ─┤  ├─ D ─┤
 """
 
 from __future__ import annotations
@@ -13,17 +19,17 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..model.breaker import Breaker, Circuit
 from ..model.claim import Claim
 from ..model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
 from ..ops.breakers import take_probe
 from ..ops.claim import ClaimRequest
-from ..ops.lanes import LaneTurn
 from .batches import OpenBatch
 from .breaker import Breakers
 from .capacity import Capacity
+from .claim_requests import ClaimRequests
 from .finisher import Finisher
 from .in_flight import LEASE_SAFETY
 from .poller import Poller
@@ -36,8 +42,15 @@ from .worker_metrics import WorkerMetrics
 
 log = logging.getLogger("outlast.worker")
 
-PROMOTE_INTERVAL_S = 0.1  # seconds; a busy worker makes due jobs ready this often
 PREFETCH_FOR_S = 0.25  # seconds that a job may be in hand before there is a slot for it
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUnderWay:
+    """A claim that the worker has asked for, and has not looked at yet."""
+
+    request: ClaimRequest
+    answer: asyncio.Task[tuple[list[Claim], float]]
 
 
 def log_failure(
@@ -70,10 +83,13 @@ class DatabaseSource:
         self._finisher = finisher
         self._leases = leases
         self.poller = Poller(shared.state.queues, shared.state.settings)
-        self.capacity = Capacity(shared, runner, finisher, ahead=registration.owned)
+        self.capacity = Capacity(shared, runner, finisher, beside=registration.owned)
+        self._under_way: ClaimUnderWay | None = None
         self.breakers = breakers
         breakers.on_open, breakers.on_close = self._breaker_opened, self._breaker_closed
-        self._promote_at = 0.0
+        self._requests = ClaimRequests(
+            shared, self.poller, self.capacity, breakers, runner, finisher
+        )
         # Called before a wait in which nothing runs here and a fresh poll found nothing to claim;
         # true: do not wait.
         self.on_idle: Callable[[], Awaitable[bool]] | None = None
@@ -92,6 +108,7 @@ class DatabaseSource:
 
     async def stop(self) -> None:
         """The next cycle claims nothing: see `WorkerState.claims`."""
+        await self._settle()
 
     async def leave(self) -> None:
         await self._registration.deregister()
@@ -121,13 +138,18 @@ class DatabaseSource:
     async def cycle(self) -> None:
         self._start()
         self._runner.release_unstarted(after=PREFETCH_FOR_S)
+        if self._under_way is not None:
+            await self._cycle_beside(self._under_way)
+            return
         if self.breakers.pending and await self.breakers.write(self._store):
             self._leases.notify({""})
         capacity = self._free_capacity()
-        if 0 < capacity < self._state.settings.concurrency:
+        if self._runner.prefetched or 0 < capacity < self._state.settings.concurrency:
             # Handlers that were begun just now may end at once: this cycle hands them in, too. Else
             # half batches would follow each other for as long as there is work.
             await asyncio.sleep(0)
+            if self._may_start():
+                return
             capacity = self._free_capacity()
         if (batch := self._runner.batches.wants_more(full=capacity <= 0)) is not None:
             await self._fill_batch(batch)
@@ -139,7 +161,46 @@ class DatabaseSource:
         if not queues:
             await self._flush_or_wait(capacity)
             return
-        await self._claim(self._claim_request(*queues, limit=capacity))
+        if not self.poller.is_plain(queues):
+            capacity = self.capacity.claimable(alone=False)
+            if capacity <= 0:
+                self.poller.put_back(queues)
+                await self._flush_or_wait(capacity)
+                return
+        await self._claim(self._requests.new(*queues, limit=capacity))
+
+    async def _cycle_beside(self, first: ClaimUnderWay) -> None:
+        """The same while a claim is under way: begin the next one, then take what the first
+        gives."""
+        await asyncio.sleep(0)  # handlers that were begun just now may end at once
+        if self._may_start():
+            return
+        if self._state.claims and self.poller.wait() == 0:
+            asked_at = time.monotonic()
+            self.breakers.update((await self.poller.poll(self._store)).breakers, asked_at)
+        request = self._requests.beside(first.request)
+        self._under_way = None if request is None else self._begin(request, beside=True)
+        try:
+            await self._receive(first.request, first.answer)
+        except Exception:
+            await self._settle()
+            raise
+
+    async def _settle(self) -> None:
+        """Take what the claim under way gives, if there is one."""
+        if (first := self._under_way) is None:
+            return
+        self._under_way = None
+        try:
+            await self._receive(first.request, first.answer)
+        except Exception as error:
+            log_failure(self._metrics, "the claim under way is given up", error)
+
+    def _begin(self, request: ClaimRequest, *, beside: bool) -> ClaimUnderWay:
+        finisher = self._finisher
+        ask = finisher.report_and_claim if beside else finisher.flush_and_claim
+        self.poller.asked(request.queue)
+        return ClaimUnderWay(request, asyncio.ensure_future(ask(request)))
 
     def _free_capacity(self) -> int:
         return self.capacity.claimable() if self._state.claims else 0
@@ -160,20 +221,29 @@ class DatabaseSource:
         try:
             held = batch.definition.name in self.breakers.held.get(batch.queue, ())
             if self._state.claims and not held and not self.capacity.short_of_memory():
-                request = self._claim_request(batch.queue, limit=batch.capacity)
+                request = self._requests.new(batch.queue, limit=batch.capacity)
                 await self._claim(replace(request, task=batch.definition.name, cursor=None))
         finally:
             self._runner.batches.note_filled(batch)
 
     async def _claim(self, request: ClaimRequest) -> None:
-        """Hand in, claim, and start what was claimed; unless the queue is in trouble."""
+        """Hand in, claim, and start what was claimed, now or in the next cycle."""
         if self._finisher:
             self.poller.idle_signs.changed()
+        if self._requests.allows_another(request):
+            self._under_way = self._begin(request, beside=False)
+            return
+        await self._receive(request, self._finisher.flush_and_claim(request))
+
+    async def _receive(
+        self, request: ClaimRequest, answer: Awaitable[tuple[list[Claim], float]]
+    ) -> None:
+        """Start what was claimed, unless the queue is in trouble."""
         try:
-            claims, asked_at = await self._finisher.flush_and_claim(request)
+            claims, asked_at = await answer
         except Exception as error:
             if isinstance(error, StoreUnavailable | DeadlineExceeded):
-                self.poller.not_claimed(request)
+                self.poller.put_back(request.queues)
                 raise
             self.poller.failed(request)
             others = f" and {len(request.other_queues)} others" if request.other_queues else ""
@@ -197,12 +267,22 @@ class DatabaseSource:
         self._metrics.counts["claimed"] += len(claims)
         self._metrics.add_claims(claims)
         self._metrics.count_durations()
+        self.capacity.note_claims(claims)
         self._runner.accept(claims, asked_at + self._state.settings.lease * LEASE_SAFETY)
-        self._start()
+        self._start(claimed=True)
 
-    def _start(self) -> None:
-        if self._runner.prefetched:
-            self._runner.start(self.capacity.free_slots() + self._runner.waiting())
+    def _may_start(self) -> bool:
+        """Whether jobs in flight have slots already: the next cycle starts them."""
+        waiting = self._runner.prefetched and not self._state.stopping
+        return bool(waiting) and self.capacity.free_slots() > 0
+
+    def _start(self, *, claimed: bool = False) -> None:
+        """Start jobs that have a slot, and those just claimed that need none; none once the worker
+        stops, which releases them."""
+        if self._runner.prefetched and not self._state.stopping:
+            free = self.capacity.free_slots()
+            if claimed or free > 0 or self._runner.batches.slots:
+                self._runner.start(free)
 
     async def _flush_or_wait(self, capacity: int) -> None:
         if self._finisher:
@@ -223,34 +303,7 @@ class DatabaseSource:
     def idle(self) -> bool:
         """Nothing runs here, and a poll that is newer than the last job found nothing to claim."""
         busy = self._in_flight or self._runner.prefetched or self._finisher or self.breakers.pending
-        return not busy and self.poller.idle_signs.exhausted
-
-    def _claim_request(self, queue: str, *others: str, limit: int) -> ClaimRequest:
-        now = time.monotonic()
-        due = now >= self._promote_at
-        if due:
-            self._promote_at = now + PROMOTE_INTERVAL_S
-        unknown, known = self._runner.unknown_tasks(), self._runner.known_tasks()
-        if held := self.breakers.held.get(queue):  # the same in all of them
-            unknown = {*unknown, *held}
-            known = None if known is None else [task for task in known if task not in held]
-        return ClaimRequest(
-            worker=self._state.id,
-            queue=queue,
-            other_queues=others,
-            limit=limit,
-            lease=self._state.settings.lease,
-            unknown=unknown,
-            known=known,
-            promote=due,
-            allow_one_crash_left=not self._in_flight.has_one_crash_left(),
-            cursor=None if others else self.poller.cursor(queue),
-            turn=self._turn(queue) if queue in self.poller.lanes else None,
-            longest_due=not others and self.poller.takes_longest_due(queue),
-        )
-
-    def _turn(self, queue: str) -> LaneTurn | None:
-        return self.poller.lanes.next(queue, [job.claim for job in self._finisher.waiting()])
+        return not busy and self._under_way is None and self.poller.idle_signs.exhausted
 
     # Circuit breakers
 

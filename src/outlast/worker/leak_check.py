@@ -43,7 +43,7 @@ class LeakCheck:
         return time.monotonic() >= self._check_at
 
     def check(self) -> None:
-        """One pass, between two turns of the worker, when nothing is on its way to the database.
+        """One pass, between two turns of the worker.
         Who is in nobody's care now and was not at the last look is taken care of here."""
         self._check_at = time.monotonic() + CHECK_INTERVAL_S
         self._runner.batches.tidy()
@@ -57,7 +57,7 @@ class LeakCheck:
         in_flight = self._in_flight
         running = [job for job in in_flight.running() if job.task is None or job.task.done()]
         untracked = set(running) - self._runner.tracked() if running else set()
-        return untracked | (set(in_flight.ended()) - self._ended.waiting())
+        return untracked | (set(in_flight.ended()) - self._ended.reported())
 
     def _recover(self, job: InFlight) -> None:
         self._counts["strays"] += 1

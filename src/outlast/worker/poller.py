@@ -24,9 +24,7 @@ from .priority_share import PriorityShare
 from .queue_rotation import QueueRotation
 
 CURSOR_VALID_S = 0.5  # seconds before a queue is asked from its head again
-BUSY_POLL_S = (
-    0.1  # seconds between looks while some queue keeps us busy: the others must not starve
-)
+BUSY_POLL_S = 0.1  # seconds between looks while some queue keeps us busy: no other must starve
 # Both walk over what the index keeps of jobs that were taken: while somebody's old snapshot keeps
 # it, ever longer. Then they are made less often, so that they never take a large part of our time.
 COST_FACTOR = 20  # times as long as it took is the pause until the next
@@ -40,9 +38,7 @@ MAX_QUEUES_TOGETHER = 100  # queues
 # Those that gave as much as was asked are asked a few together, for several jobs each. One job of
 # each of many would write a page of the index for every job; all jobs of one, a page of the table.
 FEW_TOGETHER = 5
-DENSE_AFTER = (
-    3  # full answers in a row after which a queue is asked alone, for as much as there is room,
-)
+DENSE_AFTER = 3  # full answers in a row: a queue is asked alone, for as much as there is room,
 SHORT_LINE = 50  # if no more are in line: then it is its turn again before its place is forgotten
 VAIN_SHARE = 4  # times as long as a claim in vain took, queues that gave their fill come first
 MAX_HELD_CLAIM_S = 0.1  # seconds that a claim from queues with open breakers should take at most
@@ -168,6 +164,18 @@ class Poller:
         position, until = self._cursors.get(queue, (None, 0.0))
         return position if time.monotonic() < until else None
 
+    def gave_fill(self, queue: str) -> bool:
+        """Whether a queue gave as many jobs as it was asked for, the last time."""
+        return queue in self._full_answers
+
+    def is_plain(self, queues: Sequence[str]) -> bool:
+        """Whether these are a single queue without lanes."""
+        return len(queues) == 1 and queues[0] not in self.lanes
+
+    def asked(self, queue: str) -> None:
+        """A claim from this queue is under way, and another may follow before it returns."""
+        self._rotation.found(queue)
+
     def takes_longest_due(self, queue: str) -> bool:
         """Whether the next claim of this queue is for the longest due job of any priority."""
         share = self._shares.get(queue)
@@ -292,9 +300,9 @@ class Poller:
         backoff = self._backing_off.setdefault(request.queue, Backoff())
         self.rest(request.queue, backoff.failed())
 
-    def not_claimed(self, request: ClaimRequest) -> None:
-        """The database was away: they are first again."""
-        self._rotation.put_back(request.queues)
+    def put_back(self, queues: Sequence[str]) -> None:
+        """They could not be asked, and are first again."""
+        self._rotation.put_back(queues)
 
     def rest_held(self, queues: Sequence[str], took: float = 0.0) -> None:
         """Breakers may hold back all that they have, and to ask again costs as much as this did."""

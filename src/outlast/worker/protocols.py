@@ -55,16 +55,13 @@ class OutcomeSink(Protocol):
         """Outcomes, events and acceptances that can be handed in now."""
 
     @property
-    def slots(self) -> int:
-        """Slots that the next round trip frees before it claims."""
-
-    @property
     def set_aside_count(self) -> int:
         """Outcomes that are set aside because they cannot be stored."""
 
     def add(self, held: InFlight) -> None: ...
 
-    def waiting(self) -> set[InFlight]: ...
+    def reported(self) -> set[InFlight]:
+        """Jobs whose outcomes wait, or are on their way."""
 
     def due_in(self) -> float:
         """Seconds until streamed output is to be handed in; infinite if none waits."""

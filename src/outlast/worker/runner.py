@@ -72,7 +72,7 @@ class JobRunner:
         )  # in hand, and not begun: there is no slot for them yet
         self._prefetched_since = 0.0
         self.abandoned_threads = 0  # abandoned handlers that still hold a thread
-        self._coroutines = CoroutineRunner(in_flight, shared.threads, self._done)
+        self._coroutines = CoroutineRunner(in_flight, shared.threads, self._done, self._take_next)
         self.batches = Batches(in_flight, shared.threads, breakers, self.end, slot_freed)
 
     def unknown_tasks(self) -> set[str]:
@@ -105,6 +105,20 @@ class JobRunner:
     def start(self, free: int) -> None:
         """Start jobs in flight for which there is a slot."""
         batch: deque[InFlight] = deque()
+        try:
+            self._begin_jobs(batch, free)
+        finally:  # whatever we fail at, the others are not to be missed
+            if batch:
+                self._coroutines.run(batch)
+
+    def _take_next(self, batch: deque[InFlight], free: int) -> None:
+        """Begin jobs in slots that have just become free; none once the worker stops."""
+        if self.prefetched and not self._state.stopping:
+            self._begin_jobs(batch, free, to_the_end=False)
+
+    def _begin_jobs(self, batch: deque[InFlight], free: int, *, to_the_end: bool = True) -> None:
+        """Add those to the batch whose handlers are to be called. When there is no slot left, some
+        that need none may follow."""
         there, self.prefetched = self.prefetched, deque()
         now, slots = time.monotonic(), self.batches.slots
         try:
@@ -115,28 +129,26 @@ class JobRunner:
                 if self.breakers.open and self.breakers.holds(job.claim):
                     self.end(job, HELD_BACK_END)
                     continue
+                if free <= 0 and not to_the_end:
+                    self.prefetched.append(job)
+                    break
                 if free <= 0 and not self._needs_no_slot(job):
                     self.prefetched.append(job)
                     continue
                 if self._start(job):
                     job.began_at = now  # soon: others may be called first
+                    self._in_flight.take_slot(job)
                     batch.append(job)
                     free -= 1
                 else:
                     before, slots = slots, self.batches.slots
                     free -= slots - before
-        finally:  # whatever we fail at, the others are not to be missed
+        finally:
             self.prefetched.extend(there)
-            if batch:
-                self._coroutines.run(batch)
 
     def tracked(self) -> set[InFlight]:
         """Those in hand that somebody will begin with, apart from what runs."""
         return {*self.prefetched, *self._coroutines.queued(), *self.batches.tracked()}
-
-    def waiting(self) -> int:
-        """The number of prefetched jobs that have not started."""
-        return sum(not job.ended and self._in_flight.holds(job) for job in self.prefetched)
 
     def release_unstarted(self, after: float = 0.0) -> None:
         """Those that have not begun since so many seconds: others may have a slot for them."""

@@ -54,11 +54,8 @@ class Arguments:
     ) -> None:
         self.task = task
         self._signature = read_signature(function, task, context_type)
-
-    @property
-    def context_parameter(self) -> str | None:
-        """The parameter that the worker fills in; it is no part of the text."""
-        return self._signature.context
+        # The parameter that the worker fills in; it is no part of the text.
+        self.context_parameter = self._signature.context
 
     @property
     def positional(self) -> tuple[str, ...]:
@@ -189,6 +186,7 @@ class ItemArguments(Arguments):
         self.list_parameter, self.batch_context, self._signature = read_item_signature(
             function, task, context_type
         )
+        self.context_parameter = self._signature.context
 
     def item(self, text: str) -> Any:
         """The item that this text stores."""

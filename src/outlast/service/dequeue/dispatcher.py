@@ -32,8 +32,8 @@ from ...ops.finish import finish
 from ...ops.lanes import TurnClaims
 from ...ops.reclaim import Refusal
 from ...worker.breaker import Breakers
+from ...worker.claim_requests import PROMOTE_INTERVAL_S
 from ...worker.finished_jobs import MAX_REFUSED, FinishedJobs
-from ...worker.job_source import PROMOTE_INTERVAL_S
 from ...worker.local import SourceCallbacks, database_sink, heartbeat
 from ...worker.loop import Backoff
 from ...worker.maintenance import Outcomes

@@ -221,7 +221,7 @@ class WorkerStream:
             claims = await self.dispatcher.offer(self, request)
         except OutlastError as error:
             if isinstance(error, StoreUnavailable | DeadlineExceeded):
-                self.poller.not_claimed(request)
+                self.poller.put_back(request.queues)
             else:
                 self.poller.failed(request)
             raise
@@ -259,7 +259,7 @@ class WorkerStream:
     def piggyback_failed(self, request: ops.OfferRequest) -> None:
         """The claim failed: there may be ready jobs all the same."""
         self.credit.requested -= request.limit
-        self.poller.not_claimed(request)
+        self.poller.put_back(request.queues)
         self._wakeup.set()
 
     def _take_piggybacked(self) -> list[Claim] | None:

@@ -1,0 +1,93 @@
+"""Claim requests: what a local worker asks the database for, alone or while another claim is under
+way."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from ..ops.claim import ClaimRequest
+from ..ops.lanes import LaneTurn
+from .breaker import Breakers
+from .capacity import Capacity
+from .finisher import Finisher
+from .poller import Poller
+from .runner import JobRunner
+from .shared import WorkerShared
+
+PROMOTE_INTERVAL_S = 0.1  # seconds; a busy worker makes due jobs ready this often
+
+
+class ClaimRequests:
+    def __init__(
+        self,
+        shared: WorkerShared,
+        poller: Poller,
+        capacity: Capacity,
+        breakers: Breakers,
+        runner: JobRunner,
+        finisher: Finisher,
+    ) -> None:
+        self._state = shared.state
+        self._in_flight = shared.in_flight
+        self._poller = poller
+        self._capacity = capacity
+        self._breakers = breakers
+        self._runner = runner
+        self._finisher = finisher
+        self._promote_at = 0.0
+
+    def new(self, queue: str, *others: str, limit: int) -> ClaimRequest:
+        """The next claim from these queues."""
+        now = time.monotonic()
+        due = now >= self._promote_at
+        if due:
+            self._promote_at = now + PROMOTE_INTERVAL_S
+        unknown, known = self._runner.unknown_tasks(), self._runner.known_tasks()
+        if held := self._breakers.held.get(queue):  # the same in all of them
+            unknown = {*unknown, *held}
+            known = None if known is None else [task for task in known if task not in held]
+        return ClaimRequest(
+            worker=self._state.id,
+            queue=queue,
+            other_queues=others,
+            limit=limit,
+            lease=self._state.settings.lease,
+            unknown=unknown,
+            known=known,
+            promote=due,
+            allow_one_crash_left=not self._in_flight.has_one_crash_left(),
+            cursor=None if others else self._poller.cursor(queue),
+            turn=self._turn(queue) if queue in self._poller.lanes else None,
+            longest_due=not others and self._poller.takes_longest_due(queue),
+        )
+
+    def _turn(self, queue: str) -> LaneTurn | None:
+        return self._poller.lanes.next(queue, [job.claim for job in self._finisher.waiting()])
+
+    def allows_another(self, request: ClaimRequest) -> bool:
+        """Whether another claim may begin before this one has returned: it is from a single queue
+        without lanes that gave its fill the last time, and no breaker holds jobs back."""
+        if request.task is not None or request.other_queues or request.turn is not None:
+            return False
+        return self._may_overlap() and self._poller.gave_fill(request.queue)
+
+    def beside(self, first: ClaimRequest) -> ClaimRequest | None:
+        """The claim that may begin while this one is under way: of the same kind, and only if all
+        outcomes that wait are plain successes."""
+        if not self._state.claims or not self._finisher.only_successes or not self._may_overlap():
+            return None
+        queues = self._poller.next_queues()
+        if not self._poller.is_plain(queues) or not self._poller.gave_fill(queues[0]):
+            self._poller.put_back(queues)
+            return None
+        request = self.new(*queues, limit=self._capacity.beside())
+        return replace(  # what the first one gives is not known yet
+            request,
+            allow_one_crash_left=request.allow_one_crash_left and not first.allow_one_crash_left,
+            longest_due=request.longest_due and not first.longest_due,
+        )
+
+    def _may_overlap(self) -> bool:
+        held_back = self._breakers.open or self._breakers.pending
+        return not held_back and not self._runner.batches.slots and self._capacity.beside() > 0

@@ -1,0 +1,277 @@
+"""While handlers are short and a queue gives its fill, a worker claims more than it has slots for,
+and begins the next claim before the last has returned."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from outlast import Context, Outlast, StoreUnavailable
+from outlast.ops.claim import ClaimRequest
+from outlast.worker import capacity, coroutine_runner, finisher, job_source
+from outlast.worker.finisher import Finisher
+from outlast.worker.worker import Worker
+from tests.support import Database, aeventually
+from tests.worker.working import Spy, sql, work
+
+pytestmark = pytest.mark.kinds("postgres")
+
+SLOTS = 10
+AT_ONCE = 50
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, handlers are short."""
+    for module in (finisher, capacity):
+        monkeypatch.setattr(module, "SHORT_HANDLER_S", 60.0)
+    monkeypatch.setattr(capacity, "AHEAD_S", 1000.0)
+    monkeypatch.setattr(capacity, "MAX_AT_ONCE", AT_ONCE)
+
+
+class Requests:
+    """The claims of a worker, and how many are under way."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.under_way = self.most = 0
+        self.limits: list[int] = []
+        self.beside: list[ClaimRequest] = []
+        for name in ("flush_and_claim", "report_and_claim"):
+            monkeypatch.setattr(Finisher, name, self._watched(getattr(Finisher, name)))
+
+    def _watched(self, ask: object) -> object:
+        async def watched(finisher: Finisher, request: ClaimRequest | None = None) -> object:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+            if request is not None:
+                self.limits.append(request.limit)
+                if self.under_way > 1:
+                    self.beside.append(request)
+            try:
+                return await ask(finisher, request)  # type: ignore[operator]
+            finally:
+                self.under_way -= 1
+
+        return watched
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
+    return Requests(monkeypatch)
+
+
+async def succeeded(worker: Worker, number: int) -> None:
+    await aeventually(lambda: worker.counts["succeeded"] == number, timeout=60)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_two_claims_are_under_way_and_many_jobs_share_each(
+    ol: Outlast, requests: Requests
+) -> None:
+    """R180: counted, and not timed. Each job runs once."""
+    ran: list[int] = []
+
+    @ol.task
+    async def short(n: int) -> None:
+        ran.append(n)
+
+    number = 40 * AT_ONCE
+    await ol.aenqueue(*map(short.job, range(number)))
+    spy = Spy(ol)
+    async with work(ol, concurrency=SLOTS) as worker:
+        await succeeded(worker, number)
+    assert sorted(ran) == list(range(number))
+    assert requests.most == 2
+    assert len(requests.beside) >= 10
+    assert max(requests.limits) == AT_ONCE
+    assert spy.counts["succeed"] <= 50, "by the number of slots, it would be two hundred"
+
+
+async def test_handlers_that_take_their_time_are_not_claimed_ahead(
+    ol: Outlast, requests: Requests
+) -> None:
+    """R182: no more than as many again, and those only as long as handlers are short."""
+    in_hand = 0
+
+    @ol.task
+    async def steady() -> None:
+        nonlocal in_hand
+        in_hand = max(in_hand, len(worker.in_flight))
+        time.sleep(0.002)  # noqa: ASYNC251 - it takes the time of the event loop
+
+    number = 30 * SLOTS
+    await ol.aenqueue(*(steady.job() for _ in range(number)))
+    async with work(ol, concurrency=SLOTS) as worker:
+        await succeeded(worker, number)
+    assert in_hand <= 4 * SLOTS, "running, on their way back, and two claims"
+    assert max(requests.limits) <= SLOTS
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_handler_that_blocks_leaves_the_event_loop_its_turns(
+    ol: Outlast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R182: between two batches of handlers, not after all that is in hand."""
+    monkeypatch.setattr(coroutine_runner, "LOOP_TURN_S", 0.0)
+    turns: list[int] = []
+
+    @ol.task
+    async def short(n: int) -> None:
+        if len(turns) <= n:
+            turns.append(ticks)
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    ticks, number = 0, 10 * AT_ONCE
+    ticking = asyncio.create_task(tick())
+    await ol.aenqueue(*map(short.job, range(number)))
+    async with work(ol, concurrency=SLOTS) as worker:
+        await succeeded(worker, number)
+    ticking.cancel()
+    assert max(turns.count(turn) for turn in set(turns)) <= SLOTS
+
+
+@pytest.mark.usefixtures("patient")
+async def test_suspects_are_claimed_one_at_a_time_by_all_claims_together(
+    ol: Outlast, database: Database, requests: Requests
+) -> None:
+    """R049: no two of the jobs that one more lost worker would end share a process."""
+    most = 0
+
+    @ol.task
+    async def short() -> None:
+        nonlocal most
+        held = worker.in_flight.running() + worker.in_flight.ended()
+        most = max(most, sum(job.claim.one_crash_left for job in held))
+
+    number = 20 * AT_ONCE
+    await ol.aenqueue(*(short.job() for _ in range(number)))
+    sql(database, "UPDATE {job} SET crashes = max_crashes - 1")
+    sql(database, "UPDATE {job} SET crashes = 0 WHERE right(CAST(id AS text), 1) <> '0'")
+    async with work(ol, concurrency=SLOTS) as worker:
+        await succeeded(worker, number)
+    assert requests.beside, "else this shows nothing"
+    assert most == 1
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_claim_that_fails_beside_another_costs_no_job_a_second_run(
+    ol: Outlast, requests: Requests
+) -> None:
+    """R170: its response is lost. What the other gave is in hand before the worker waits for the
+    database."""
+    ran: list[int] = []
+
+    @ol.task
+    async def short(n: int) -> None:
+        ran.append(n)
+
+    async def lose_one(*asked: Any) -> Any:
+        answer = await exchange(*asked)
+        if requests.under_way == 2 and not worker.counts["turn_failed"]:
+            raise StoreUnavailable(reason="gone for a moment")
+        return answer
+
+    number = 30 * AT_ONCE
+    await ol.aenqueue(*map(short.job, range(number)))
+    async with work(ol, concurrency=SLOTS, renew_every=0.2) as worker:
+        exchange, worker.sink._finish_and_claim = worker.sink._finish_and_claim, lose_one
+        worker._backoff.first = 60.0
+        await aeventually(lambda: worker.counts["turn_failed"])
+        assert worker.source._under_way is None
+        worker.on_answer()
+        await succeeded(worker, number)
+    assert sorted(ran) == list(range(number))
+    assert requests.beside, "else this shows nothing"
+
+
+@contextmanager
+def locked(database: Database) -> Iterator[None]:
+    """Nobody can change a job meanwhile."""
+    with psycopg.connect(database.direct_url) as connection:
+        connection.execute(f"LOCK TABLE {database.schema}.job IN EXCLUSIVE MODE")
+        yield
+        connection.rollback()
+
+
+@asynccontextmanager
+async def stuck(worker: Worker, requests: Requests, database: Database) -> AsyncIterator[None]:
+    """Two claims are under way, and wait for a lock."""
+    for _ in range(50):
+        with locked(database):
+            try:
+                await aeventually(lambda: requests.under_way == 2, timeout=0.3)
+            except AssertionError:
+                continue
+            yield
+            return
+    raise AssertionError("no two claims were ever under way")
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_worker_that_stops_releases_what_is_under_way(
+    ol: Outlast, database: Database, requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R182: it is waited for and released at once, unspent."""
+    monkeypatch.setattr(job_source, "PREFETCH_FOR_S", 60.0)
+    ran: list[int] = []
+
+    @ol.task
+    async def short(n: int) -> None:
+        ran.append(n)
+
+    number = 400 * AT_ONCE
+    await ol.aenqueue(*map(short.job, range(number)))
+    async with asyncio.timeout(60), work(ol, concurrency=SLOTS, grace=300) as worker:
+        await aeventually(lambda: len(ran) > AT_ONCE)
+        async with stuck(worker, requests, database):
+            worker.stop()
+            before = len(ran)
+        await aeventually(lambda: not worker.in_flight)
+    assert len(ran) == before
+    assert worker.source._under_way is None
+    counts = ol.counts()
+    assert counts["succeeded"] == len(ran) == len(set(ran)) < number
+    assert counts["ready"] == number - len(ran)
+    spent = sql(database, "SELECT count(*) FROM {job} WHERE state = 'ready' AND attempt > 0")
+    assert spent == [(0,)]
+
+
+@pytest.mark.usefixtures("patient")
+async def test_what_ends_otherwise_while_a_claim_begins_is_stored_as_it_ended(
+    ol: Outlast, database: Database, requests: Requests
+) -> None:
+    """R001: a failure is none of the successes that go with it, and what a job said is stored
+    before its end."""
+
+    @ol.task(max_attempts=1)
+    async def short(n: int, ctx: Context) -> None:
+        batch, last = divmod(n, AT_ONCE)
+        if last == AT_ONCE - 1:  # it ends when the next claim is about to be sent
+            await asyncio.sleep(0)
+            if batch % 8 == 6:
+                ctx.log("waited")
+            elif batch % 8 == 7:
+                raise ValueError("as asked")
+
+    number = 160 * AT_ONCE
+    jobs = await ol.aenqueue(*map(short.job, range(number)))
+    async with work(ol, concurrency=AT_ONCE) as worker:
+        ended = worker.counts
+        await aeventually(lambda: ended["succeeded"] + ended["dead"] == number, timeout=60)
+    assert requests.beside, "else this shows nothing"
+    last = [job.id for job in jobs[AT_ONCE - 1 :: AT_ONCE]]
+    dead = sql(database, "SELECT CAST(id AS text) FROM {job} WHERE state = 'dead'")
+    assert sorted(dead) == sorted((id,) for id in last[7::8])
+    said = sql(database, "SELECT CAST(job AS text) FROM {event} WHERE kind = 'log'")
+    assert sorted(said) == sorted((id,) for id in last[6::8])
