@@ -108,6 +108,7 @@ def test_a_plan_that_is_kept_does_not_depend_on_when_it_was_made(database: Datab
             Statement("promote_due", {"limit": 9}),
             Statement("notify_followers", rows=[ids]),
             succeed,
+            succeed._replace(name="succeed_tied"),
             _fused(succeed, *wanted(cursor=place).statements()),
             *asked.statements(),
             *replace(asked, cursor=place).statements(),

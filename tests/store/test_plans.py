@@ -138,6 +138,7 @@ def test_finish_and_renew_go_through_the_primary_key(crowded: Crowded, number: i
     for statement in (
         Statement("finish", rows=ended),
         Statement("succeed", {"owner": "w1"}, rows),
+        Statement("succeed_tied", {"owner": "w1"}, rows),
         Statement("renew", {"worker": "w1", "lease": 9.0}, rows),
         Statement("finished_claims", rows=rows),
     ):

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from outlast import Context, Outlast, StoreUnavailable
+from outlast import Context, Outlast, StoreUnavailable, group
 from outlast.ops.claim import ClaimRequest
 from outlast.worker import capacity, coroutine_runner, finisher, job_source
 from outlast.worker.finisher import Finisher
@@ -91,6 +91,27 @@ async def test_two_claims_are_under_way_and_many_jobs_share_each(
     assert len(requests.beside) >= 10
     assert max(requests.limits) == AT_ONCE
     assert spy.counts["succeed"] <= 50, "by the number of slots, it would be two hundred"
+
+
+@pytest.mark.usefixtures("patient")
+async def test_many_ends_of_a_group_share_each_too(ol: Outlast, requests: Requests) -> None:
+    """R180: by a statement that is prepared, in two round trips; the last of them starts what comes
+    after all, once."""
+    ran: list[int] = []
+
+    @ol.task
+    async def short(n: int) -> None:
+        ran.append(n)
+
+    number = 20 * AT_ONCE
+    ol.enqueue(group(*map(short.job, range(number))).then(short.job(number)))
+    spy = Spy(ol)
+    async with work(ol, concurrency=SLOTS) as worker:
+        await succeeded(worker, number + 1)
+    assert ran[-1] == number and sorted(ran) == list(range(number + 1))
+    assert requests.beside, "else this shows nothing"
+    assert spy.counts["finish"] == 0
+    assert spy.counts["succeed_tied"] == spy.counts["notify_followers"] <= 30
 
 
 async def test_handlers_that_take_their_time_are_not_claimed_ahead(

@@ -135,8 +135,8 @@ MUTANTS = [
         [
             Edit(
                 "store/sql/finish.sql",
-                "= 'running' AND NOT j.tied\n",
-                "= 'running'\n",
+                "ol.ending_well AND NOT j.tied\n",
+                "ol.ending_well\n",
             )
         ],
         paths=("flow-turn",),

@@ -10,7 +10,7 @@ HOLDS = ("renew", "report")
 
 GUARD = (
     "WHERE j.id = t.id AND j.fence = t.fence AND ol.same_owner AND j.state || '' = 'running'\n"
-    "RETURNING CAST"
+    "RETURNING ol.finish_columns"
 )
 SUCCEEDS = "WHERE j.id = t.id AND j.fence = t.fence AND j.worker = :owner\n"
 SUCCEED_WITHOUT_FENCE = Edit(FINISH, SUCCEEDS, SUCCEEDS.replace(" AND j.fence = t.fence", ""))

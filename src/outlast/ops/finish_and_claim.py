@@ -14,7 +14,6 @@ from .finish import (
     attempt_traces,
     by_id,
     finish,
-    finish_statement,
     resolve_missing,
     split_rivals,
 )
@@ -55,7 +54,7 @@ def finish_and(
     """Finish first-try successes beside other statements, and return the answers to those."""
     if [t for t in transitions if t.claim.has_dependents]:
         return (yield from _finish_with_dependents(transitions, others))
-    finishing = _succeed(transitions)
+    finishing = _succeed("succeed", transitions)
     answers: list[Rows] = yield Pipeline([*finishing, *others])
     accepted_count = sum(accepted for rows in answers[: len(finishing)] for (accepted,) in rows)
     if accepted_count == len(transitions):
@@ -74,8 +73,9 @@ def _finish_with_dependents(
     the answers: a success fails no dependent and no group."""
     yield BEGIN
     transitions, rivals = split_rivals(transitions)
-    rows: Rows = yield finish_statement(transitions)
-    finished = yield from resolve_missing(transitions, rows)
+    answers: list[Rows] = yield Pipeline(_succeed("succeed_tied", transitions))
+    rows = [row for accepted in answers for row in accepted]
+    finished = yield from resolve_missing(transitions, rows, final=False)
     if rivals:
         finished.add((yield from finish(rivals)))
     has_hooks = any(transition.claim.has_hooks for transition in transitions)
@@ -96,19 +96,19 @@ def _claim_statements(request: ClaimRequest | None) -> list[Statement]:
     return request.statements() if request else []
 
 
-def _succeed(transitions: Sequence[Transition]) -> list[Statement]:
+def _succeed(name: str, transitions: Sequence[Transition]) -> list[Statement]:
     """One statement per owner; a worker reports its own jobs, so usually one. A remote worker's job
     that it has not accepted yet is finished by `resolve_missing`."""
     ordered = by_id(transitions)
     owners = {t.claim.worker for t in ordered}
     if len(owners) == 1:
-        return [_succeed_as(owners.pop(), ordered)]
+        return [_succeed_as(name, owners.pop(), ordered)]
     by_owner: dict[str, list[Transition]] = {}
     for transition in ordered:
         by_owner.setdefault(transition.claim.worker, []).append(transition)
-    return [_succeed_as(owner, theirs) for owner, theirs in by_owner.items()]
+    return [_succeed_as(name, owner, theirs) for owner, theirs in by_owner.items()]
 
 
-def _succeed_as(owner: str, ordered: Sequence[Transition]) -> Statement:
+def _succeed_as(name: str, owner: str, ordered: Sequence[Transition]) -> Statement:
     rows = [{"id": t.claim.id, "fence": t.claim.fence, "result": t.result} for t in ordered]
-    return Statement("succeed", {"owner": owner}, rows)
+    return Statement(name, {"owner": owner}, rows)

@@ -46,10 +46,10 @@ PREPARED_INSERTS = frozenset(
     "insert_job insert_job_and_notify insert_jobs insert_edges insert_flows notify_workers".split()
 )  # one plan fits
 PREPARED_ON_HOT_PATH = frozenset(  # one is made to fit
-    "claim claim_on claim_across promote_due succeed succeed_and_claim_on notify_followers"
-    " claim_offers claim_offers_on hold_claims lock_lanes claim_lanes claim_ordered_lanes"
-    " claim_longest_due claim_lanes_longest_due lock_even_lanes claim_even_lanes kept_waits"
-    " first_signal take_signal_of_claim".split()
+    "claim claim_on claim_across promote_due succeed succeed_tied succeed_and_claim_on"
+    " notify_followers claim_offers claim_offers_on hold_claims lock_lanes claim_lanes"
+    " claim_ordered_lanes claim_longest_due claim_lanes_longest_due lock_even_lanes"
+    " claim_even_lanes kept_waits first_signal take_signal_of_claim".split()
 )
 NEVER_PREPARE = 2**31  # psycopg would prepare whatever was said so often
 

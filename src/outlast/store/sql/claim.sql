@@ -215,7 +215,7 @@ RETURNING ol.claim_columns
 -- Each row is a claim, with the number of accepted successes last; without a claim it is that alone.
 -- postgres only: an update can be part of a query, and one statement costs less than a pipeline of
 -- two. What is done is asked for before anything is taken: who waits for a row holds no other.
-WITH done AS (ol.succeeding AND t.fence BETWEEN 1 AND 9223372036854775807 RETURNING 1),
+WITH done AS (ol.succeeding AND ol.any_fence RETURNING 1),
 picked AS MATERIALIZED (ol.picked_on FOR UPDATE SKIP LOCKED),
 taken AS (
     UPDATE ol.job AS j SET ol.taken

@@ -32,25 +32,41 @@ FROM ol.rows(id uuid, fence bigint, worker text, offered_by text, state text,
     delay double precision, refund integer, failures integer, crashes integer, result text,
     error text, wait text, due double precision)
 WHERE j.id = t.id AND j.fence = t.fence AND ol.same_owner AND j.state || '' = 'running'
-RETURNING CAST(ol.updated(id) AS text), ol.updated(fence), ol.updated(state), ol.updated(tied),
+RETURNING ol.finish_columns
+
+-- fragment: finish_columns
+CAST(ol.updated(id) AS text), ol.updated(fence), ol.updated(state), ol.updated(tied),
     ol.updated(awaited)
 
--- fragment: succeeding
+-- fragment: ending_well
 UPDATE ol.job AS j
 SET state = 'succeeded', result = ol.json(t.result), lease_until = NULL, finished_at = ol.now()
 FROM ol.rows(id uuid, fence bigint, result text)
 WHERE j.id = t.id AND j.fence = t.fence AND j.worker = :owner
-    AND j.state || '' = 'running' AND NOT j.tied
+    AND j.state || '' = 'running'
+
+-- fragment: succeeding
+ol.ending_well AND NOT j.tied
+
+-- fragment: any_fence
+t.fence BETWEEN 1 AND 9223372036854775807
 
 -- name: succeed
 -- The fast path of finish: first-try successes without dependents, of which it is enough
 -- to know how many were accepted. All have the same owner, passed once.
 -- postgres: counted where they are; a range that holds every fence makes the planner expect few, so
 -- that it looks them up one by one whatever the table held when this was planned
-WITH done AS (ol.succeeding AND t.fence BETWEEN 1 AND 9223372036854775807 RETURNING 1)
+WITH done AS (ol.succeeding AND ol.any_fence RETURNING 1)
 SELECT count(*) FROM done
 -- sqlite: an update cannot be part of a query; each accepted one is a row
 ol.succeeding RETURNING 1
+
+-- name: succeed_tied
+-- The same of jobs whose ends may concern others, in the transaction that tells those: the accepted.
+-- postgres: with the range, as in succeed
+ol.ending_well AND ol.any_fence RETURNING ol.finish_columns
+-- sqlite: rows are looked up one by one anyway
+ol.ending_well RETURNING ol.finish_columns
 
 -- name: wait_briefly
 -- In this transaction, give up soon when another transaction holds a needed lock.
