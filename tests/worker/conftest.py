@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from outlast.loops import Backoff
 from outlast.worker import maintenance
-from outlast.worker.loop import Backoff
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from outlast import Context, Outlast
+from outlast.loops import Backoff, Loop
 from outlast.model.claim import Claim
 from outlast.model.errors import DeadlineExceeded, ServerUnavailable, StoreUnavailable
 from outlast.worker.heartbeat import LeaseBackoff
 from outlast.worker.in_flight import InFlight
-from outlast.worker.loop import Backoff, Loop
 from outlast.worker.outage_log import OutageLog
 from tests.support import Database, Proxy, aeventually
 

@@ -17,10 +17,10 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
+from ..loops import Backoff, Loop
 from ..model.errors import InvalidOption
 from ..model.message import Message
 from ..model.safe_text import error_summary
-from ..worker.loop import Backoff, Loop
 from .http import Http
 from .inbox import Inbox
 from .insertion import InsertJobs, MessageInserter

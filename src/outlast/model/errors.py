@@ -538,6 +538,9 @@ class SchemaMismatch(StoreError):
     reason: str
 
 
+# A program that starts on such a database ends with the reason: no waiting repairs it.
+PERMANENT_ERRORS = (CorruptDatabase, SchemaMismatch, Unsupported)
+
 _LARGEST_FLOAT = sys.float_info.max  # NaN, infinity and larger integers cannot be stored
 
 

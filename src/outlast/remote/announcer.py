@@ -8,11 +8,11 @@ import math
 import time
 from collections.abc import Sequence
 
+from ..loops import Loop
 from ..model.errors import ServerRefused
 from ..model.schedule_state import ScheduleDefinition
 from ..model.task import Registry
 from ..protocol import SCHEDULES_PATH, split_calls
-from ..worker.loop import Loop
 from ..worker.schedules import ANNOUNCE_INTERVAL_S
 from .http_client import PayloadRejected, ServerClient
 

@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..loops import Loop
 from ..model.errors import ServerUnavailable
 from ..model.outcome import Transition
 from ..ops.renew import Renewed
 from ..protocol import REPORTS_PATH, AnswerFields, encode_call, encode_renewal, split_calls
 from ..worker.in_flight import LEASE_SAFETY
 from ..worker.leases import LockedOut, max_renewal_s
-from ..worker.loop import Loop
 from ..worker.runner import JobRunner
 from ..worker.shared import WorkerShared
 from .reporter import Reporter

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..loops import Backoff
 from ..model.claim import Claim, ClaimKey
 from ..model.errors import InvalidOption, ServerUnavailable
 from ..model.lifecycle import Outcome, State
@@ -39,7 +40,6 @@ from ..protocol import (
 from ..worker.finished_jobs import FinishedJobs
 from ..worker.finisher import SHORT_HANDLER_S, Events
 from ..worker.in_flight import InFlight, log_fields
-from ..worker.loop import Backoff
 from ..worker.outcome_policy import OutcomePolicy
 from ..worker.shared import WorkerShared
 from ..worker.stream_buffers import StreamBuffers

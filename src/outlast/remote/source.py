@@ -18,12 +18,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from ..loops import Backoff
 from ..model.claim import Claim
 from ..model.errors import InvalidSetting, OutlastError, ServerRefused, ServerUnavailable
 from ..protocol import STREAM_PATH, FrameFields, offered_claim, read_frames
 from ..worker.in_flight import LEASE_SAFETY
 from ..worker.job_source import PREFETCH_FOR_S
-from ..worker.loop import Backoff
 from ..worker.protocols import LeaseHolder
 from ..worker.runner import JobRunner
 from ..worker.shared import WorkerShared

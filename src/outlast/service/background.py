@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ..model.errors import OutlastError, StoreError
+from ..loops import Backoff
+from ..model.errors import PERMANENT_ERRORS, OutlastError, StoreError
 from ..store import Store
-from ..worker.loop import PERMANENT_ERRORS, Backoff
 from ..worker.outage_log import OutageLog
 
 log = logging.getLogger("outlast.service")

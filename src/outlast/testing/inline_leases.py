@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..loops import Loop
 from ..ops import duties
 from ..ops.operation import Op
 from ..ops.reclaim import ReclaimResult, signs_of_loss
 from ..ops.renew import renew
 from ..store import Store
-from ..worker.loop import Loop
 from ..worker.maintenance import AppParts, Maintenance, Outcomes, Signals
 from ..worker.registration import Registration
 from ..worker.runner import JobRunner

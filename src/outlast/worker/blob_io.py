@@ -9,6 +9,7 @@ from abc import abstractmethod
 from concurrent.futures import Executor
 from functools import partial
 
+from ..loops import Backoff
 from ..model.blob import parse_reference
 from ..model.claim import Claim
 from ..model.errors import BlobUnavailable, NoBlobStore
@@ -18,7 +19,6 @@ from ..model.safe_text import error_record
 from ..model.task import TaskDefinition
 from .context import Context
 from .in_flight import log_fields
-from .loop import Backoff
 from .threads import in_thread
 
 log = logging.getLogger("outlast.worker")

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import Protocol
 
+from ..loops import Backoff
 from ..model.breaker import Circuit, CloseReason, OpenBreaker
 from ..model.claim import ClaimKey
 from ..model.humanize import format_duration
@@ -26,7 +27,6 @@ from ..ops.breakers import (
     probe_failed,
 )
 from ..store import Store
-from .loop import Backoff
 from .row_errors import is_away, is_busy
 from .worker_metrics import MAX_NAMES, OTHER_NAME
 

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
+from ..loops import Backoff
 from ..model.claim import Claim, ClaimKey
 from ..model.errors import ClaimLost, OutlastError, StoreError
 from ..model.humanize import pluralize
@@ -33,7 +34,6 @@ from ..ops.finish import Finished, finish, finish_with_keys
 from ..store import Store
 from ..store.notify_limiter import NotifyLimiter
 from .in_flight import InFlight, InFlightJobs, log_fields
-from .loop import Backoff
 from .row_errors import is_away, is_busy, is_row_error, is_unexpected
 from .stream_writer import StreamWriter
 

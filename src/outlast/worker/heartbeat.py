@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from ..loops import RECONNECT_EVERY_S, Backoff, Loop
 from ..model.errors import StoreUnavailable
 from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd, Transition
 from .executor import timeout_error
 from .in_flight import InFlightJobs, log_fields
 from .logs import tear_down
-from .loop import RECONNECT_EVERY_S, Backoff, Loop
 from .runner import JobRunner
 from .shared import WorkerShared
 from .state import WorkerState

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from ..loops import Loop
 from ..model.claim import Claim
 from ..model.errors import DeadlineExceeded, OutlastError, StoreBusy
 from ..model.lease_trust import RENEWAL_SHARE
@@ -21,7 +22,6 @@ from ..ops.operation import Op
 from ..ops.renew import renew
 from ..store import Store
 from .in_flight import LEASE_SAFETY, InFlightJobs, log_fields
-from .loop import Loop
 from .maintenance import Maintenance
 from .registration import Registration
 from .row_errors import is_row_error, is_unexpected

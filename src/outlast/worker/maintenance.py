@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..loops import Loop
 from ..model.errors import OutlastError, StoreBusy
 from ..model.settings import RetentionSettings
 from ..ops import duties
@@ -36,7 +37,6 @@ from .blob_sweeper import BlobSweeper
 from .death_detector import CONFIRM_DEATH_S, DeathDetector
 from .duties import DutyRunner, to_tally
 from .flow_maintenance import FlowMaintenance
-from .loop import Loop
 from .pruner import Pruner
 from .row_errors import RowSuspicion
 from .schedules import NO_SCHEDULES, KnownSchedules, ScheduleFirer

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
+from ..loops import Backoff
 from ..model.claim import Claim
 from ..model.settings import WorkerSettings
 from ..ops.claim import ClaimCursor, ClaimRequest, PendingQueues, poll, poll_queues, promote
@@ -19,7 +20,6 @@ from ..ops.lanes import TurnClaims
 from ..store import Store
 from .idle_signs import IdleSigns
 from .lane_turns import LaneTurns
-from .loop import Backoff
 from .priority_share import PriorityShare
 from .queue_rotation import QueueRotation
 

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from ..loops import Loop
     from ..model.claim import Claim
     from ..model.errors import OutlastError
     from .in_flight import InFlight
-    from .loop import Loop
 
 
 class JobSource(Protocol):

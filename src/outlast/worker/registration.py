@@ -11,12 +11,12 @@ from contextlib import suppress
 from json import dumps
 from typing import Any
 
-from ..model.errors import StoreError
+from ..loops import Backoff
+from ..model.errors import PERMANENT_ERRORS, StoreError
 from ..ops import workers as worker_ops
 from ..ops.workers import deregister
 from ..store import Store
 from ..version import VERSION
-from .loop import PERMANENT_ERRORS, Backoff
 from .shared import WorkerShared
 from .state import WorkerState
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..loops import Loop
 from ..model.safe_text import error_summary
 from ..model.schedule_state import ScheduleDefinition
 from ..ops.announce import announce, reannounce
@@ -21,7 +22,6 @@ from ..ops.enqueue import CANCEL_SIGNAL
 from ..ops.fire import FIRE_BATCH, FireResult, break_schedule, fire_due, next_due
 from ..ops.rewind import rewind
 from ..store import Store
-from .loop import Loop
 from .row_errors import RowSuspicion
 from .state import WorkerState
 

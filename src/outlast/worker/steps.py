@@ -22,6 +22,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple
 
+from ..loops import Backoff
 from ..model.arguments.step_value import read, return_annotation, write
 from ..model.claim import Claim
 from ..model.errors import DeadlineExceeded, InvalidOption, StoreBusy, StoreUnavailable
@@ -30,7 +31,6 @@ from ..ops.operation import Op
 from ..ops.steps import keep, look_up
 from ..store import OperationRunner
 from ..store.uncancelled import uncancelled
-from .loop import Backoff
 from .threads import Threads, in_thread
 
 TRANSIENT_ERRORS = (StoreUnavailable, StoreBusy, DeadlineExceeded)

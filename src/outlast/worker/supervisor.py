@@ -21,8 +21,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
+from ..loops import Backoff
 from ..model.ids import INSTANCE_VARIABLE, new_instance_id
-from .loop import Backoff
 from .parent_pipe import ParentPipe
 
 log = logging.getLogger("outlast.supervisor")

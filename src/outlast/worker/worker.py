@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
+from ..loops import Backoff
 from ..model.errors import OutlastError
 from ..model.humanize import format_duration
 from ..model.lifecycle import State
@@ -24,7 +25,6 @@ from ..model.settings import WorkerSettings
 from .idle_stop import stop_when_idle
 from .job_source import log_failure
 from .leak_check import LeakCheck
-from .loop import Backoff
 from .protocols import JobSource, LeaseHolder, OutcomeSink
 from .registration import registration_row
 from .runner import JobRunner

@@ -19,6 +19,7 @@ from collections.abc import Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ...loops import Backoff
 from ...model.breaker import Breaker, Circuit, OpenBreaker
 from ...model.claim import Claim, ClaimKey
 from ...model.errors import OutlastError
@@ -35,7 +36,6 @@ from ...worker.breaker import Breakers
 from ...worker.claim_requests import PROMOTE_INTERVAL_S
 from ...worker.finished_jobs import MAX_REFUSED, FinishedJobs
 from ...worker.local import SourceCallbacks, database_sink, heartbeat
-from ...worker.loop import Backoff
 from ...worker.maintenance import Outcomes
 from ...worker.outage_log import OutageLog
 from ...worker.outcome_policy import OutcomePolicy

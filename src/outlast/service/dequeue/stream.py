@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ...loops import Backoff
 from ...model.claim import Claim, ClaimKey
 from ...model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
 from ...ops import offer as ops
 from ...ops import workers as worker_ops
 from ...protocol import FrameFields, offer_frames
 from ...worker.breaker import HeldTasks
-from ...worker.loop import Backoff
 from ...worker.poller import Poller
 from ..streaming import StreamFormat
 from .credit import Credit

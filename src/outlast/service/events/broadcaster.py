@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import ParamSpec, TypeVar
 
+from ...loops import RECONNECT_EVERY_S, Backoff
 from ...model.errors import OutlastError
 from ...model.settings import ServiceSettings
 from ...model.stream import StreamCursor, StreamRow
@@ -22,7 +23,6 @@ from ...ops.event_filter import EventFilter
 from ...ops.events import EventPage, JobStatus, StoredEvent
 from ...ops.operation import Op
 from ...store import Store
-from ...worker.loop import RECONNECT_EVERY_S, Backoff
 from ..auth.principals import Principal
 from ..slots import EVENT_STREAMS, counting
 from . import frames
