@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from .default_group import SpellingGroup
-from .verify_load import clock, dbcrash, failover, flows, lanes, recovery, schedules, soak, waits
+from .verify_load import clock, flows, lanes, recovery, schedules, soak, waits
 from .verify_options import campaign_options
+from .verify_outages import dbcrash, failover
 from .verify_run import run_campaign
 
 
