@@ -17,7 +17,7 @@ def test_a_worker_killed_with_the_last_finish_leaves_a_callback_that_runs(
 ) -> None:
     """R064, R068, R091: the commit that ends the last child starts what comes after; whoever made
     it may die in the same moment. Died before the commit, the child runs again, and then too."""
-    points = {"committed finish": 1, "before notify_followers": 2, "before finish": 2}
+    points = {"committed succeed_tied": 1, "before notify_followers": 2, "before succeed_tied": 2}
     flows = {}
     for point in points:
         queue = point.replace(" ", "-")
@@ -26,7 +26,7 @@ def test_a_worker_killed_with_the_last_finish_leaves_a_callback_that_runs(
         )
     victims = [app.start_worker(processes, point, point.replace(" ", "-")) for point in points]
     assert [victim.wait(PATIENCE) for victim in victims] == [-9, -9, -9]
-    last = flows["committed finish"][1]
+    last = flows["committed succeed_tied"][1]
     assert app.ol.job(last.id).state == "ready", "nobody but the dead one had a hand in it"
     app.start_worker(processes)
     for point, runs in points.items():
@@ -72,7 +72,7 @@ def test_a_hook_runs_although_its_worker_died_with_the_commit(
         point: app.mark.using(
             queue=point.replace(" ", "-"), on_success=app.mark.using(queue="hooks").job(n)
         ).enqueue(n)
-        for n, point in enumerate(("committed finish", "after insert_jobs"))
+        for n, point in enumerate(("committed succeed_tied", "after insert_jobs"))
     }
     victims = [app.start_worker(processes, point, job.queue) for point, job in jobs.items()]
     assert [victim.wait(PATIENCE) for victim in victims] == [-9, -9]

@@ -11,7 +11,7 @@ from outlast.model import flow_builder, options, safe_text
 from outlast.model import retry as retrying
 from outlast.model.arguments import storable
 from outlast.model.options import Options
-from outlast.model.task import TaskDefinition
+from outlast.model.task import MAX_HOOK_CHARS, TaskDefinition
 from outlast.worker import context
 from tests.docs.settings_page import PAGE, TABLES, rendered, tables
 
@@ -59,6 +59,7 @@ def test_ranges_and_limits_are_those_of_the_code() -> None:
     limits = [limit for _, limit in rows("## Limits")]
     assert limits == [
         f"{storable.MAX_PAYLOAD:,} bytes",
+        f"{MAX_HOOK_CHARS:,} characters",
         f"{storable.MAX_DEPTH} levels",
         f"{safe_text.MESSAGE_LIMIT:,} and {safe_text.TRACEBACK_LIMIT:,} characters",
         f"{flow_builder.MAX_EDGES:,}",
