@@ -20,7 +20,8 @@ from outlast.worker.worker import Worker
 from tests.support import Database, aeventually
 from tests.worker.working import Spy, sql, work
 
-pytestmark = pytest.mark.kinds("postgres")
+# Quiet: handlers that wait for a processor are not short, and then nothing is claimed beside.
+pytestmark = [pytest.mark.kinds("postgres"), pytest.mark.quiet]
 
 SLOTS = 10
 AT_ONCE = 50
@@ -214,6 +215,38 @@ async def test_a_claim_that_fails_beside_another_costs_no_job_a_second_run(
         await succeeded(worker, number)
     assert sorted(ran) == list(range(number))
     assert requests.beside, "else this shows nothing"
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_claim_that_is_stuck_does_not_hold_up_the_jobs_of_those_that_follow(
+    ol: Outlast, requests: Requests
+) -> None:
+    """R018: a lock, or a connection that went silent, keeps one of two claims for seconds."""
+    ran: list[int] = []
+    stuck_at, released = 0, asyncio.Event()
+
+    @ol.task
+    async def short(n: int) -> None:
+        ran.append(n)
+
+    async def keep_one(*asked: Any) -> Any:
+        nonlocal stuck_at
+        answer = await exchange(*asked)
+        if requests.under_way == 2 and not stuck_at:
+            stuck_at = len(ran) or 1
+            await released.wait()
+        return answer
+
+    number = 40 * AT_ONCE
+    await ol.aenqueue(*map(short.job, range(number)))
+    async with work(ol, concurrency=SLOTS) as worker:
+        exchange, worker.sink._finish_and_claim = worker.sink._finish_and_claim, keep_one
+        try:
+            await aeventually(lambda: stuck_at and len(ran) > stuck_at + 5 * AT_ONCE)
+        finally:
+            released.set()
+        await succeeded(worker, number)
+    assert sorted(ran) == list(range(number))
 
 
 @contextmanager

@@ -70,24 +70,27 @@ class ClaimRequests:
         without lanes that gave its fill the last time, and no breaker holds jobs back."""
         if request.task is not None or request.other_queues or request.turn is not None:
             return False
-        return self._may_overlap() and self._poller.gave_fill(request.queue)
+        return self._poller.gave_fill(request.queue) and self._room_beside() > 0
 
     def beside(self, first: ClaimRequest) -> ClaimRequest | None:
         """The claim that may begin while this one is under way: of the same kind, and only if all
         outcomes that wait are plain successes."""
-        if not self._state.claims or not self._finisher.only_successes or not self._may_overlap():
+        if not self._state.claims or not self._finisher.only_successes:
+            return None
+        if (limit := self._room_beside()) <= 0:
             return None
         queues = self._poller.next_queues()
         if not self._poller.is_plain(queues) or not self._poller.gave_fill(queues[0]):
             self._poller.put_back(queues)
             return None
-        request = self.new(*queues, limit=self._capacity.beside())
+        request = self.new(*queues, limit=limit)
         return replace(  # what the first one gives is not known yet
             request,
             allow_one_crash_left=request.allow_one_crash_left and not first.allow_one_crash_left,
             longest_due=request.longest_due and not first.longest_due,
         )
 
-    def _may_overlap(self) -> bool:
+    def _room_beside(self) -> int:
+        """The number of jobs that may be claimed while another claim is under way."""
         held_back = self._breakers.open or self._breakers.pending
-        return not held_back and not self._runner.batches.slots and self._capacity.beside() > 0
+        return 0 if held_back or self._runner.batches.slots else self._capacity.beside()

@@ -74,7 +74,7 @@ class CoroutineRunner:
                 job.task = task
                 job.began_at = time.monotonic()
                 self._done(job, await self._run_one(job, batch))
-                batch.freed += 1
+                batch.freed += not job.has_slot  # an outcome that waits alone keeps its slot
                 if task.cancelling() or not _is_unchanged(context):
                     break  # what this handler has asked for, or set, is not for the next
         finally:

@@ -53,6 +53,17 @@ class ClaimUnderWay:
     answer: asyncio.Task[tuple[list[Claim], float]]
 
 
+async def _is_overtaken(first: ClaimUnderWay, second: ClaimUnderWay) -> bool:
+    """Wait for one of them. A first one that is stuck does not hold up the other's jobs."""
+    try:
+        await asyncio.wait([first.answer, second.answer], return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:  # as if the first one had been awaited
+        first.answer.cancel()
+        await asyncio.wait([first.answer])
+        raise
+    return not first.answer.done()
+
+
 def log_failure(
     metrics: WorkerMetrics, what: str, error: Exception, level: int = logging.WARNING
 ) -> None:
@@ -170,16 +181,15 @@ class DatabaseSource:
         await self._claim(self._requests.new(*queues, limit=capacity))
 
     async def _cycle_beside(self, first: ClaimUnderWay) -> None:
-        """The same while a claim is under way: begin the next one, then take what the first
-        gives."""
+        """The same while a claim is under way: begin the next one, then take what is there first.
+        When it is time to look for queues, none is begun: the next cycle looks."""
         await asyncio.sleep(0)  # handlers that were begun just now may end at once
         if self._may_start():
             return
-        if self._state.claims and self.poller.wait() == 0:
-            asked_at = time.monotonic()
-            self.breakers.update((await self.poller.poll(self._store)).breakers, asked_at)
-        request = self._requests.beside(first.request)
+        request = None if self.poller.wait() == 0 else self._requests.beside(first.request)
         self._under_way = None if request is None else self._begin(request, beside=True)
+        if self._under_way is not None and await _is_overtaken(first, self._under_way):
+            first, self._under_way = self._under_way, first
         try:
             await self._receive(first.request, first.answer)
         except Exception:
@@ -187,14 +197,20 @@ class DatabaseSource:
             raise
 
     async def _settle(self) -> None:
-        """Take what the claim under way gives, if there is one."""
+        """Take what the claim under way gives, if there is one; who stops at once gives it up."""
         if (first := self._under_way) is None:
             return
         self._under_way = None
+        if given_up := self._state.stop_now:
+            first.answer.cancel()
         try:
             await self._receive(first.request, first.answer)
+        except asyncio.CancelledError:
+            if not given_up:
+                raise
         except Exception as error:
-            log_failure(self._metrics, "the claim under way is given up", error)
+            level = logging.DEBUG if self._outage.logs(error, 0.0) else logging.WARNING
+            log_failure(self._metrics, "the claim under way is given up", error, level)
 
     def _begin(self, request: ClaimRequest, *, beside: bool) -> ClaimUnderWay:
         finisher = self._finisher

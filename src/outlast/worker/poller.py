@@ -283,7 +283,7 @@ class Poller:
         _, until = self._cursors.pop(request.queue, (None, 0.0))
         if request.cursor is None:
             until = _next_time(CURSOR_VALID_S, took)
-        if len(claims) == request.limit and claims[0].priority == claims[-1].priority:
+        if claims and len(claims) == request.limit and claims[0].priority == claims[-1].priority:
             first = claims[0]
             self._cursors[request.queue] = (
                 ClaimCursor(first.priority, first.run_at, first.id),
