@@ -145,6 +145,8 @@ def pause(name: str) -> None:
     with suppress(FileNotFoundError):
         (folder() / f"pause {name}").unlink()
         note("paused", os.getpid())
+        with transaction():
+            pass  # until no other thread of this process is in one: paused, it would keep the lock
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
