@@ -319,13 +319,14 @@ async def test_what_ends_otherwise_while_a_claim_begins_is_stored_as_it_ended(
                 raise ValueError("as asked")
 
     jobs = list[Job]()
+
+    def all_ended() -> bool:
+        return worker.counts["succeeded"] + worker.counts["dead"] == len(jobs)
+
     async with work(ol, concurrency=AT_ONCE) as worker:
-        ended = worker.counts
         while not requests.beside:  # no claim begins beside another where handlers are not short
             jobs += await ol.aenqueue(*map(short.job, range(160 * AT_ONCE)))
-            await aeventually(
-                lambda number=len(jobs): ended["succeeded"] + ended["dead"] == number, timeout=60
-            )
+            await aeventually(all_ended, timeout=60)
     last = [job.id for job in jobs[AT_ONCE - 1 :: AT_ONCE]]
     dead = sql(database, "SELECT CAST(id AS text) FROM {job} WHERE state = 'dead'")
     assert sorted(dead) == sorted((id,) for id in last[7::8])
