@@ -7,7 +7,7 @@ import gc
 import random
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +15,13 @@ import pytest
 
 from outlast import Job, Outlast, State
 from outlast.model.worker_names import is_offer
+from outlast.ops.claim import PendingQueues
 from outlast.service.dequeue import credit, shared_poll
 from outlast.service.dequeue import stream as streams
 from outlast.service.dequeue.dispatcher import Dispatcher
 from outlast.service.streaming import JsonLines
+from outlast.store import Store
+from outlast.worker.poller import Poller, read_pending
 from tests.service.serving import Served, serving
 from tests.service.streaming import QUICK, REPORTS, Streamed, opened, report, said, statuses
 from tests.support import eventually, rounds
@@ -179,6 +182,26 @@ async def test_a_look_that_began_too_early_is_not_shared(ol: Outlast) -> None:
     first, *others = await asyncio.gather(*late)
     assert first is not await early
     assert all(one is first for one in others)
+
+
+async def test_a_prefetch_that_expires_during_a_poll_asks_for_no_job(ol: Outlast) -> None:
+    """R142: a claim of fewer than no jobs is refused by PostgreSQL, and takes all on SQLite."""
+    enqueued(ol, 3)
+    desk = Dispatcher(ol, QUICK, ol.store)
+    asker = streams.RemoteWorkerInfo("remote-w", "host", 1, None, ("work",), None, credit=4)
+    stream = streams.WorkerStream(desk, asker, JsonLines(), b"key")
+
+    async def slow(store: Store, queues: Collection[str] | None) -> PendingQueues:
+        stream.credit.set_prefetch(0)
+        return await read_pending(store, queues)
+
+    stream.poller = Poller(None, desk.settings, slow)
+    stream.credit.requested = 6
+    stream.credit.set_prefetch(4)
+    assert stream.credit.free == 2
+    assert await stream._offer() is None
+    assert ol.counts()["ready"] == 3
+    await desk.steady.aclose()
 
 
 def hurry(served: Served, token: str, ahead: int, *held: dict[str, Any]) -> None:

@@ -211,10 +211,12 @@ class WorkerStream:
             await self.poller.poll(self.dispatcher.store)
             if self.dispatcher.breakers.open and (probes := await self.dispatcher.probe(self)):
                 return probes
+        if (room := self.credit.free) <= 0:  # a prefetch has expired meanwhile
+            return None
         self.poller.held = self._held()
         if not (queues := self.poller.next_queues()):
             return None
-        if (request := self._offer_request(queues, self.credit.free)) is None:
+        if (request := self._offer_request(queues, room)) is None:
             return None
         asked_at = time.monotonic()
         try:
