@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from outlast import Outlast
+from outlast.model.errors import StoreUnavailable
 from outlast.ops.operation import Statement, Step
 from outlast.ops.reclaim import signs_of_loss
 from outlast.store.postgres.store import KEEPALIVES
 from outlast.store.sqlite import liveness
+from outlast.worker import registration
 from tests.support import Database, aeventually
 
 from .working import Spy, sql, work
@@ -84,23 +86,59 @@ async def test_who_holds_no_lock_proves_nothing(ol: Outlast, database: Database)
         assert proofs(database) == [None]
 
 
-async def test_nothing_is_claimed_before_there_is_a_proof(ol: Outlast, database: Database) -> None:
-    """R061: what is claimed before would wait for its lease if its worker died."""
+async def test_nothing_is_claimed_before_there_is_a_proof(
+    ol: Outlast, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R061: what is claimed before would wait for its lease if its worker died. On a busy machine
+    the proof takes a while, and meanwhile the worker may reclaim the jobs of others."""
 
     @ol.task
     async def quick() -> None:
         pass
 
+    monkeypatch.setattr(registration, "LIVENESS_WAIT_S", 0.0)
     job = await quick.aenqueue()
     spy = Spy(ol)
     worker = work(ol)
     with held_up(database, worker.id):
         worker = await worker.__aenter__()
         await aeventually(lambda: spy.counts["register_worker"])
+        worker.on_notify("")  # as after a reclaim
         await asyncio.sleep(0.3)
         assert spy.counts["claim"] == 0
     await ol.aresult(job.id, timeout=10)
     await worker.__aexit__()
+
+
+async def test_a_worker_that_waits_for_its_proof_stops_at_once(
+    ol: Outlast, database: Database
+) -> None:
+    """R184: it has claimed nothing."""
+    ol.migrate()
+    spy = Spy(ol)
+    worker = work(ol, lease=3600.0)
+    with held_up(database, worker.id):
+        running = asyncio.create_task(worker.arun())
+        await aeventually(lambda: spy.counts["signs_of_loss"])
+        worker.stop()
+        await asyncio.wait_for(running, 10)
+
+
+@pytest.mark.kinds("sqlite")
+async def test_a_worker_that_can_have_no_proof_works_without(ol: Outlast) -> None:
+    """R061: a lease is better than no work."""
+
+    @ol.task
+    async def quick() -> None:
+        pass
+
+    ol.migrate()
+    job = await quick.aenqueue()
+    spy = Spy(ol)
+    spy.refuse("prove_liveness", StoreUnavailable(reason="away"), times=1000)
+    async with work(ol, lease=3600.0) as worker:
+        await ol.aresult(job.id, timeout=30)
+        assert not worker.source._registration.proven.is_set()
 
 
 @contextmanager

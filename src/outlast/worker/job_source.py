@@ -115,7 +115,7 @@ class DatabaseSource:
         await self._registration.register()
 
     async def ready(self) -> None:
-        await self._registration.wait_for_liveness()
+        await self._registration.wait_for_liveness(lambda: self._leases.alive)
 
     async def stop(self) -> None:
         """The next cycle claims nothing: see `WorkerState.claims`."""
@@ -128,7 +128,6 @@ class DatabaseSource:
         await self._registration.aclose()
 
     def notify(self, queue: str) -> None:
-        self._registration.proven.set()
         if not queue.startswith("!"):
             self.poller.notify(queue)
             self._runner.batches.notify(queue)

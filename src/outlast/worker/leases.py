@@ -125,6 +125,7 @@ class DatabaseLeases:
         def on_notification(queue: str) -> None:
             nonlocal first
             if first:
+                post(self._registration.proven.set)
                 post(listener.on_answer)
                 first = False
             post(listener.on_notify, queue)
@@ -141,6 +142,7 @@ class DatabaseLeases:
                 raise
         except OutlastError as error:
             if not isinstance(error, StoreBusy):
+                post(self._registration.watch_failed)
                 self.maintenance.detector.distrust_locks()  # others may have lost theirs with ours
             raise
         finally:

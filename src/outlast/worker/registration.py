@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from json import dumps
@@ -22,7 +23,7 @@ from .state import WorkerState
 
 log = logging.getLogger("outlast.worker")
 
-LIVENESS_WAIT_S = 1.0  # for the liveness lock, before the first claim
+LIVENESS_WAIT_S = 1.0  # before the first claim, for a liveness lock that cannot be had
 
 
 def registration_row(
@@ -64,6 +65,7 @@ class Registration:
         self._concurrency = concurrency
         self._declare = declare
         self.proven = asyncio.Event()  # the liveness lock is held, and news are heard
+        self._watch_failed = False
 
     def row(self) -> dict[str, Any]:
         return registration_row(self._state, self._tasks(), self._concurrency)
@@ -85,12 +87,23 @@ class Registration:
                     log.warning("%s; next try in %.1f s", error, wait)
                 await self._wakeup.wait_out_failure(wait, self._state.stopping)
 
-    async def wait_for_liveness(self) -> None:
-        """What is claimed before the liveness lock is held waits for a lease if we die: so there
-        should be one first, if it can be had soon."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LIVENESS_WAIT_S):
-                await self.proven.wait()
+    def watch_failed(self) -> None:
+        """There may be no liveness lock for a while."""
+        self._watch_failed = True
+        self._wakeup.set()
+
+    async def wait_for_liveness(self, watched: Callable[[], bool]) -> None:
+        """What is claimed before the liveness lock is held waits for a lease if we die: so the lock
+        comes first. On a busy machine that takes a while, but no longer than a lease. `watched`:
+        whether the heartbeat thread, which takes the lock, is alive."""
+        began = time.monotonic()
+        while not self.proven.is_set() and not self._state.stopping and watched():
+            most = LIVENESS_WAIT_S
+            if not self._watch_failed:
+                most = max(most, self._state.settings.lease)
+            if (left := began + most - time.monotonic()) <= 0.0:
+                return
+            await self._wakeup.wait(left)
 
     async def deregister(self) -> None:
         """Before the liveness lock is given up: else, with a slow database, others would take us

@@ -150,7 +150,7 @@ class Dispatcher:
     async def ready(self) -> None:
         """Offer only with a liveness lock: otherwise the jobs of a killed server wait for their
         offer lease."""
-        await self._registration.wait_for_liveness()
+        await self._registration.wait_for_liveness(lambda: self._leases.alive)
         self.is_open.set()
 
     async def cycle(self) -> None:
@@ -182,7 +182,6 @@ class Dispatcher:
             stream.end("the server is shutting down")
 
     def notify(self, queue: str) -> None:
-        self._registration.proven.set()
         if not queue.startswith("!"):
             self._poller.notify(queue)
         self.shared_poll.outdate()

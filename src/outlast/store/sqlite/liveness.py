@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from ...model.errors import StoreBusy
+
 try:
     import fcntl
 
@@ -51,9 +53,9 @@ class LivenessFile:
                 return False
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:  # another process is testing it at this moment
+            except BlockingIOError as error:
                 os.close(fd)
-                raise
+                raise StoreBusy(reason="a process tests the lock", locked=True) from error
             except OSError:
                 os.close(fd)
                 return False
