@@ -19,7 +19,7 @@ from tests.support.app import SLACK
 async def test_events_go_on_soon_after_a_long_outage(
     ol: Outlast, database: Database, proxy: Proxy
 ) -> None:
-    """R179: the connection that listens is tried once a second, and ends the pause of the polls."""
+    """R179: the connection that listens is tried every two seconds, and ends pauses of polls."""
     held = claimed(ol)
     with Outlast(proxy.url(database.url), schema=database.schema) as far, serving(far) as served:
         broadcaster = served.app.service.broadcaster

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from outlast import Context, Outlast
-from outlast.loops import Backoff, Loop
+from outlast.loops import Backoff, Loop, ReconnectBackoff
 from outlast.model.claim import Claim
 from outlast.model.errors import DeadlineExceeded, ServerUnavailable, StoreUnavailable
 from outlast.worker.heartbeat import LeaseBackoff
@@ -61,6 +61,8 @@ async def outage(
         assert 1 <= failed <= most
         # A broken connection is replaced twice at once; only then is the database away.
         assert attempts <= LOOPS * (most + 2)
+        for loop in worker.leases.loops:
+            assert loop.failures <= most + 1, loop.name  # the first one broke with its connection
         assert len(lines) == 1, lines
         assert "cannot be reached" in lines[0] and "next try in" in lines[0]
         assert used < 0.05 * seconds + 0.5
@@ -96,7 +98,7 @@ async def test_a_database_that_is_away_for_long_is_asked_ever_more_calmly(
 async def test_a_worker_goes_on_soon_after_a_long_outage(
     far: Outlast, ol: Outlast, proxy: Proxy
 ) -> None:
-    """R179: its watch tries once a second and wakes the others, whatever they have learned to
+    """R179: its watch tries every two seconds and wakes the others, whatever they have learned to
     wait; also through a pooler, where the watch has no connection of its own."""
 
     @far.task
@@ -119,6 +121,16 @@ async def test_a_worker_goes_on_soon_after_a_long_outage(
         assert await ol.aresult(job.id, timeout=60) == "quick"
         await aeventually(lambda: reclaim.succeeded_at > reclaimed, 60)
         assert time.monotonic() - back < 2.0 + SLACK
+
+
+def test_a_watch_tries_at_most_12_times_in_20_s_and_waits_for_less_than_2_s() -> None:
+    """R014, R179: whatever the jitter."""
+    for _ in range(1000):
+        backoff, tries, at = ReconnectBackoff(), 0, 0.0
+        while (at := at + (wait := backoff.failed())) < 20.0:
+            assert wait < 1.9
+            tries += 1
+        assert 10 <= tries <= 12
 
 
 @pytest.mark.kinds("postgres")

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ..loops import RECONNECT_EVERY_S, Backoff, Loop
+from ..loops import Backoff, Loop, ReconnectBackoff
 from ..model.errors import StoreUnavailable
 from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd, Transition
@@ -34,6 +34,7 @@ log = logging.getLogger("outlast.worker")
 
 STALL_WARNING_S = 10.0  # seconds without a turn of the worker's loop that are worth a word
 PROCESS_PAUSE_S = 5.0  # seconds between two pulses that mean a pause of us all
+RETRY_SHARE = 0.1  # of the time for which claims are still safe, until the next try of a renewal
 MIN_FENCE_INTERVAL_S = 0.01  # seconds between looks at our own leases
 
 
@@ -153,8 +154,7 @@ class HeartbeatThread:
     async def _run_all(self) -> None:
         self._loop = asyncio.get_running_loop()
         # The one part of a worker that does not grow calmer: all others go on when it gets through.
-        patient = Backoff(first=0.02, cap=RECONNECT_EVERY_S, factor=2.0)
-        watch = Loop("watch", self.leases.listen, 0.0, patient, stable_after=1.0)
+        watch = Loop("watch", self.leases.listen, 0.0, ReconnectBackoff(), stable_after=1.0)
         self._listener = watch
         self.leases.open(self._warned, watch)
         self.loops = self._all_loops(watch)
@@ -248,4 +248,7 @@ class LeaseBackoff(Backoff):
 
     def failed(self) -> float:
         wait = super().failed()
-        return min(wait, self._state.settings.renew_every / 2) if self._in_flight else wait
+        if not self._in_flight:
+            return wait
+        left = self._in_flight.safe_until() - time.monotonic()
+        return min(wait, max(self._state.settings.renew_every / 2, left * RETRY_SHARE))

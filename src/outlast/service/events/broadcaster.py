@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import ParamSpec, TypeVar
 
-from ...loops import RECONNECT_EVERY_S, Backoff
+from ...loops import Backoff, ReconnectBackoff
 from ...model.errors import OutlastError
 from ...model.settings import ServiceSettings
 from ...model.stream import StreamCursor, StreamRow
@@ -55,7 +55,7 @@ class Broadcaster:
         self._position, self._tick = 0, 0
         self._check_restore_at = 0.0
         self._poll_backoff = Backoff()
-        self._watch_backoff = Backoff(first=0.1, cap=RECONNECT_EVERY_S)
+        self._watch_backoff = ReconnectBackoff()
         self._hint = PositionHint()
         self.feeds = StreamFeeds(self._streams_after)
         self._loop: asyncio.AbstractEventLoop | None = None
