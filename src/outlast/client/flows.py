@@ -18,7 +18,7 @@ from .faces import Face
 RETRY_PAUSE_S = 0.02  # seconds between attempts at jobs that another transaction has locked
 
 
-async def flow(on: Face, id: str) -> FlowState:
+async def flow(on: Face, id: str | None) -> FlowState:
     """A flow's current state, and its jobs counted by state."""
     return await on.run(flow_report.flow, flow_id(id))
 
@@ -32,13 +32,17 @@ async def flows(
     return await on.run(flow_report.flows, _state(state), cursor, check_limit(limit))
 
 
-async def flow_jobs(on: Face, id: str, *, after: str | None = None, limit: int = 1000) -> list[Job]:
+async def flow_jobs(
+    on: Face, id: str | None, *, after: str | None = None, limit: int = 1000
+) -> list[Job]:
     """The jobs of a flow, in the order they were enqueued. For the next page, pass the last one's
     id as `after`."""
     return await on.run(flow_report.jobs_of, flow_id(id), _cursor(after), check_limit(limit))
 
 
-async def cancel_flow(on: Face, id: str, reason: str = "", *, conn: object = None) -> FlowState:
+async def cancel_flow(
+    on: Face, id: str | None, reason: str = "", *, conn: object = None
+) -> FlowState:
     """Cancel a whole flow: when this returns, jobs that have not started never will, and running
     ones are asked to stop. Cancelling twice is one cancel. With the caller's own connection, it
     happens if and when that transaction commits; running jobs, and those that another transaction
@@ -55,7 +59,7 @@ async def cancel_flow(on: Face, id: str, reason: str = "", *, conn: object = Non
     return await flow(on, id)
 
 
-async def retry_flow(on: Face, id: str) -> int:
+async def retry_flow(on: Face, id: str | None) -> int:
     """Redrive all dead and cancelled jobs of a flow, and reopen the flow; returns how many jobs.
     Succeeded jobs do not run again. In small transactions: if interrupted, run it again."""
     id, done, cursor = flow_id(id), 0, None
@@ -87,8 +91,10 @@ class _CancelDeadline:
         return RETRY_PAUSE_S
 
 
-def flow_id(id: str) -> str:
-    """Normalize a flow id; other text names no flow."""
+def flow_id(id: str | None) -> str:
+    """Normalize a flow id, such as `job.flow`; other text names no flow."""
+    if id is None:
+        raise FlowNotFound("There is no flow None: `job.flow` of a job outside of flows", flow=None)
     try:
         return str(UUID(str(id)))
     except ValueError:

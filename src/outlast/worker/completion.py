@@ -51,7 +51,7 @@ class CompletionTransaction:
         self._entered: AbstractContextManager[object] | None = None
         self._aentered: AbstractAsyncContextManager[object] | None = None
 
-    def __enter__(self) -> object:
+    def __enter__(self) -> Any:
         if in_event_loop():
             raise WrongConnection(reason="in an async handler, say `async with ctx.completing(…)`")
         self._entered = self._transaction()
@@ -61,7 +61,7 @@ class CompletionTransaction:
         assert self._entered is not None
         return self._entered.__exit__(*error)
 
-    async def __aenter__(self) -> object:
+    async def __aenter__(self) -> Any:
         self._aentered = self._atransaction()
         return await self._aentered.__aenter__()
 

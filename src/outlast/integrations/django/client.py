@@ -98,7 +98,9 @@ class DjangoOutlast(Outlast):
             return await in_connection_thread(self.retry, id)
         return await super().aretry(id, conn=conn)
 
-    async def acancel_flow(self, id: str, reason: str = "", *, conn: object = None) -> FlowState:
+    async def acancel_flow(
+        self, id: str | None, reason: str = "", *, conn: object = None
+    ) -> FlowState:
         if conn is None and isinstance(self.store, DjangoStore):
             return await in_connection_thread(self.cancel_flow, id, reason)
         return await super().acancel_flow(id, reason, conn=conn)
