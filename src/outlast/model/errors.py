@@ -275,7 +275,7 @@ class FlowNotFound(OutlastError):
     """No flow has that id."""
 
     template = "There is no flow {flow}: it never existed, or it ended and was pruned."
-    flow: str
+    flow: str | None
 
 
 class FlowClosed(OutlastError):
