@@ -9,6 +9,7 @@ import pytest
 
 from outlast.loops import Backoff
 from outlast.worker import maintenance
+from tests.worker.beside import Requests, keep_handlers_short
 
 
 @pytest.fixture
@@ -17,3 +18,13 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     take long."""
     monkeypatch.setattr(Backoff.__init__, "__defaults__", (0.05, 0.3, 2.0))
     monkeypatch.setattr(maintenance, "RECORD_INTERVAL_S", 1.0)
+
+
+@pytest.fixture
+def short_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_handlers_short(monkeypatch)
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
+    return Requests(monkeypatch)

@@ -7,71 +7,22 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
 
 import psycopg
 import pytest
 
-from outlast import Context, Job, Outlast, StoreUnavailable, group
-from outlast.ops.claim import ClaimRequest
-from outlast.worker import capacity, coroutine_runner, finisher, job_source
-from outlast.worker.finisher import Finisher
+from outlast import Context, Job, Outlast, group
+from outlast.worker import coroutine_runner, job_source
 from outlast.worker.worker import Worker
 from tests.support import Database, aeventually
+from tests.worker.beside import AT_ONCE, SLOTS, Requests, succeeded
 from tests.worker.working import Spy, sql, work
 
 # Quiet: handlers that wait for a processor are not short, and then nothing is claimed beside.
 pytestmark = [pytest.mark.kinds("postgres"), pytest.mark.quiet]
 
-SLOTS = 10
-AT_ONCE = 50
 
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine is, handlers are short."""
-    for module in (finisher, capacity):
-        monkeypatch.setattr(module, "SHORT_HANDLER_S", 60.0)
-    monkeypatch.setattr(capacity, "AHEAD_S", 1000.0)
-    monkeypatch.setattr(capacity, "MAX_AT_ONCE", AT_ONCE)
-
-
-class Requests:
-    """The claims of a worker, and how many are under way."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.under_way = self.most = 0
-        self.limits: list[int] = []
-        self.beside: list[ClaimRequest] = []
-        for name in ("flush_and_claim", "report_and_claim"):
-            monkeypatch.setattr(Finisher, name, self._watched(getattr(Finisher, name)))
-
-    def _watched(self, ask: object) -> object:
-        async def watched(finisher: Finisher, request: ClaimRequest | None = None) -> object:
-            self.under_way += 1
-            self.most = max(self.most, self.under_way)
-            if request is not None:
-                self.limits.append(request.limit)
-                if self.under_way > 1:
-                    self.beside.append(request)
-            try:
-                return await ask(finisher, request)  # type: ignore[operator]
-            finally:
-                self.under_way -= 1
-
-        return watched
-
-
-@pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
-    return Requests(monkeypatch)
-
-
-async def succeeded(worker: Worker, number: int) -> None:
-    await aeventually(lambda: worker.counts["succeeded"] == number, timeout=60)
-
-
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("short_handlers")
 async def test_two_claims_are_under_way_and_many_jobs_share_each(
     ol: Outlast, requests: Requests
 ) -> None:
@@ -94,7 +45,7 @@ async def test_two_claims_are_under_way_and_many_jobs_share_each(
     assert spy.counts["succeed"] <= 50, "by the number of slots, it would be two hundred"
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("short_handlers")
 async def test_many_ends_of_a_group_share_each_too(ol: Outlast, requests: Requests) -> None:
     """R180: by a statement that is prepared, in two round trips; the last of them starts what comes
     after all, once."""
@@ -135,7 +86,7 @@ async def test_handlers_that_take_their_time_are_not_claimed_ahead(
     assert max(requests.limits) <= SLOTS
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("short_handlers")
 async def test_a_handler_that_blocks_leaves_the_event_loop_its_turns(
     ol: Outlast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,7 +114,7 @@ async def test_a_handler_that_blocks_leaves_the_event_loop_its_turns(
     assert max(turns.count(turn) for turn in set(turns)) <= SLOTS
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("short_handlers")
 async def test_suspects_are_claimed_one_at_a_time_by_all_claims_together(
     ol: Outlast, database: Database, requests: Requests
 ) -> None:
@@ -184,69 +135,6 @@ async def test_suspects_are_claimed_one_at_a_time_by_all_claims_together(
         await succeeded(worker, number)
     assert requests.beside, "else this shows nothing"
     assert most == 1
-
-
-@pytest.mark.usefixtures("patient")
-async def test_a_claim_that_fails_beside_another_costs_no_job_a_second_run(
-    ol: Outlast, requests: Requests
-) -> None:
-    """R170: its response is lost. What the other gave is in hand before the worker waits for the
-    database."""
-    ran: list[int] = []
-
-    @ol.task
-    async def short(n: int) -> None:
-        ran.append(n)
-
-    async def lose_one(*asked: Any) -> Any:
-        answer = await exchange(*asked)
-        if requests.under_way == 2 and not worker.counts["turn_failed"]:
-            raise StoreUnavailable(reason="gone for a moment")
-        return answer
-
-    number = 30 * AT_ONCE
-    await ol.aenqueue(*map(short.job, range(number)))
-    async with work(ol, concurrency=SLOTS, renew_every=0.2) as worker:
-        exchange, worker.sink._finish_and_claim = worker.sink._finish_and_claim, lose_one
-        worker._backoff.first = 60.0
-        await aeventually(lambda: worker.counts["turn_failed"])
-        assert worker.source._under_way is None
-        worker.on_answer()
-        await succeeded(worker, number)
-    assert sorted(ran) == list(range(number))
-    assert requests.beside, "else this shows nothing"
-
-
-@pytest.mark.usefixtures("patient")
-async def test_a_claim_that_is_stuck_does_not_hold_up_the_jobs_of_those_that_follow(
-    ol: Outlast, requests: Requests
-) -> None:
-    """R018: a lock, or a connection that went silent, keeps one of two claims for seconds."""
-    ran: list[int] = []
-    stuck_at, released = 0, asyncio.Event()
-
-    @ol.task
-    async def short(n: int) -> None:
-        ran.append(n)
-
-    async def keep_one(*asked: Any) -> Any:
-        nonlocal stuck_at
-        answer = await exchange(*asked)
-        if requests.under_way == 2 and not stuck_at:
-            stuck_at = len(ran) or 1
-            await released.wait()
-        return answer
-
-    number = 40 * AT_ONCE
-    await ol.aenqueue(*map(short.job, range(number)))
-    async with work(ol, concurrency=SLOTS) as worker:
-        exchange, worker.sink._finish_and_claim = worker.sink._finish_and_claim, keep_one
-        try:
-            await aeventually(lambda: stuck_at and len(ran) > stuck_at + 5 * AT_ONCE)
-        finally:
-            released.set()
-        await succeeded(worker, number)
-    assert sorted(ran) == list(range(number))
 
 
 @contextmanager
@@ -272,7 +160,7 @@ async def stuck(worker: Worker, requests: Requests, database: Database) -> Async
     raise AssertionError("no two claims were ever under way")
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("short_handlers")
 async def test_a_worker_that_stops_releases_what_is_under_way(
     ol: Outlast, database: Database, requests: Requests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,7 +181,7 @@ async def test_a_worker_that_stops_releases_what_is_under_way(
             before = len(ran)
         await aeventually(lambda: not worker.in_flight)
     assert len(ran) == before
-    assert worker.source._under_way is None
+    assert not worker.source._under_way
     counts = ol.counts()
     assert counts["succeeded"] == len(ran) == len(set(ran)) < number
     assert counts["ready"] == number - len(ran)
@@ -301,7 +189,7 @@ async def test_a_worker_that_stops_releases_what_is_under_way(
     assert spent == [(0,)]
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("short_handlers")
 async def test_what_ends_otherwise_while_a_claim_begins_is_stored_as_it_ended(
     ol: Outlast, database: Database, requests: Requests
 ) -> None:

@@ -19,7 +19,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..model.breaker import Breaker, Circuit
 from ..model.claim import Claim
@@ -30,6 +30,7 @@ from .batches import OpenBatch
 from .breaker import Breakers
 from .capacity import Capacity
 from .claim_requests import ClaimRequests
+from .claim_under_way import ClaimUnderWay, next_answer
 from .finisher import Finisher
 from .in_flight import LEASE_SAFETY
 from .poller import Poller
@@ -43,25 +44,6 @@ from .worker_metrics import WorkerMetrics
 log = logging.getLogger("outlast.worker")
 
 PREFETCH_FOR_S = 0.25  # seconds that a job may be in hand before there is a slot for it
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimUnderWay:
-    """A claim that the worker has asked for, and has not looked at yet."""
-
-    request: ClaimRequest
-    answer: asyncio.Task[tuple[list[Claim], float]]
-
-
-async def _is_overtaken(first: ClaimUnderWay, second: ClaimUnderWay) -> bool:
-    """Wait for one of them. A first one that is stuck does not hold up the other's jobs."""
-    try:
-        await asyncio.wait([first.answer, second.answer], return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:  # as if the first one had been awaited
-        first.answer.cancel()
-        await asyncio.wait([first.answer])
-        raise
-    return not first.answer.done()
 
 
 def log_failure(
@@ -95,7 +77,7 @@ class DatabaseSource:
         self._leases = leases
         self.poller = Poller(shared.state.queues, shared.state.settings)
         self.capacity = Capacity(shared, runner, finisher, beside=registration.owned)
-        self._under_way: ClaimUnderWay | None = None
+        self._under_way: list[ClaimUnderWay] = []  # the oldest first
         self.breakers = breakers
         breakers.on_open, breakers.on_close = self._breaker_opened, self._breaker_closed
         self._requests = ClaimRequests(
@@ -148,8 +130,8 @@ class DatabaseSource:
     async def cycle(self) -> None:
         self._start()
         self._runner.release_unstarted(after=PREFETCH_FOR_S)
-        if self._under_way is not None:
-            await self._cycle_beside(self._under_way)
+        if self._under_way:
+            await self._cycle_beside(self._under_way[0])
             return
         if self.breakers.pending and await self.breakers.write(self._store):
             self._leases.notify({""})
@@ -180,36 +162,36 @@ class DatabaseSource:
         await self._claim(self._requests.new(*queues, limit=capacity))
 
     async def _cycle_beside(self, first: ClaimUnderWay) -> None:
-        """The same while a claim is under way: begin the next one, then take what is there first.
-        When it is time to look for queues, none is begun: the next cycle looks."""
+        """The same while a claim is under way: begin the next one, then take the first answer."""
         await asyncio.sleep(0)  # handlers that were begun just now may end at once
         if self._may_start():
             return
-        request = None if self.poller.wait() == 0 else self._requests.beside(first.request)
-        self._under_way = None if request is None else self._begin(request, beside=True)
-        if self._under_way is not None and await _is_overtaken(first, self._under_way):
-            first, self._under_way = self._under_way, first
         try:
-            await self._receive(first.request, first.answer)
+            if self._state.claims and self.poller.wait() == 0:
+                await self._look()
+            if (request := self._requests.beside(first.request)) is not None:
+                self._under_way.append(self._begin(request, beside=True))
+            answered = await next_answer(self._under_way)
+            await self._receive(answered.request, answered.answer)
         except Exception:
             await self._settle()
             raise
 
     async def _settle(self) -> None:
-        """Take what the claim under way gives, if there is one; who stops at once gives it up."""
-        if (first := self._under_way) is None:
-            return
-        self._under_way = None
-        if given_up := self._state.stop_now:
-            first.answer.cancel()
-        try:
-            await self._receive(first.request, first.answer)
-        except asyncio.CancelledError:
-            if not given_up:
-                raise
-        except Exception as error:
-            level = logging.DEBUG if self._outage.logs(error, 0.0) else logging.WARNING
-            log_failure(self._metrics, "the claim under way is given up", error, level)
+        """Take what the claims under way give; who stops at once gives them up, and releases what
+        they may have claimed when it deregisters."""
+        if self._state.stop_now:
+            for claim in self._under_way:
+                claim.answer.cancel()
+        while self._under_way:
+            first = await next_answer(self._under_way)
+            if first.answer.cancelled():
+                continue
+            try:
+                await self._receive(first.request, first.answer)
+            except Exception as error:
+                level = logging.DEBUG if self._outage.logs(error, 0.0) else logging.WARNING
+                log_failure(self._metrics, "the claim under way is given up", error, level)
 
     def _begin(self, request: ClaimRequest, *, beside: bool) -> ClaimUnderWay:
         finisher = self._finisher
@@ -222,14 +204,17 @@ class DatabaseSource:
 
     async def _poll_and_probe(self, capacity: int) -> int:
         """Look, probe what is due; the room that is left."""
-        asked_at = time.monotonic()
-        pending = await self.poller.poll(self._store)
-        self.breakers.update(pending.breakers, asked_at)
+        await self._look()
         if not self.breakers.open:
             return capacity
         await self._probe(capacity)
         await self.breakers.retire(self._store)
         return self.capacity.claimable()
+
+    async def _look(self) -> None:
+        asked_at = time.monotonic()
+        pending = await self.poller.poll(self._store)
+        self.breakers.update(pending.breakers, asked_at)
 
     async def _fill_batch(self, batch: OpenBatch) -> None:
         """Claim more for a batch that is being gathered."""
@@ -246,7 +231,7 @@ class DatabaseSource:
         if self._finisher:
             self.poller.idle_signs.changed()
         if self._requests.allows_another(request):
-            self._under_way = self._begin(request, beside=False)
+            self._under_way.append(self._begin(request, beside=False))
             return
         await self._receive(request, self._finisher.flush_and_claim(request))
 
@@ -318,7 +303,7 @@ class DatabaseSource:
     def idle(self) -> bool:
         """Nothing runs here, and a poll that is newer than the last job found nothing to claim."""
         busy = self._in_flight or self._runner.prefetched or self._finisher or self.breakers.pending
-        return not busy and self._under_way is None and self.poller.idle_signs.exhausted
+        return not busy and not self._under_way and self.poller.idle_signs.exhausted
 
     # Circuit breakers
 
