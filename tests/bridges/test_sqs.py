@@ -177,7 +177,7 @@ def test_a_topic_reaches_its_queue(aws: str) -> None:
 
 
 async def test_messages_of_others_become_jobs(ol: Outlast, aws: str) -> None:
-    """R123, R130: their MessageId is their id; deleted after the commit, more than ten at once."""
+    """R026, R130: their MessageId is their id; deleted after the commit, more than ten at once."""
     seen = []
 
     @ol.task

@@ -157,7 +157,7 @@ def tab_to(page: Any, wanted: str, most: int = 120) -> None:
 
 @pytest.mark.slow
 def test_main_actions_are_reached_by_keyboard_alone(visitor: Visitor) -> None:
-    """R167: redrive a dead job from the dead letter: Tab, Enter, the question, Enter."""
+    """R200: redrive a dead job from the dead letter: Tab, Enter, the question, Enter."""
     page = visitor.visit(f"/jobs/{visitor.stage.jobs['dead']}")
     tab_to(page, "Redrive…")
     page.keyboard.press("Enter")

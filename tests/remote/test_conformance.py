@@ -90,7 +90,7 @@ def test_what_a_killed_worker_was_running_runs_again(fleet: Fleet, kind: str) ->
 @pytest.mark.slow_on("postgres")
 @every_kind
 def test_a_worker_that_is_not_let_in_says_so_and_ends(fleet: Fleet, kind: str) -> None:
-    """R199"""
+    """R198: by an error that does not show its token."""
     fleet.serve()
     fleet.token_file.write_text("olt_wrong")
     worker = fleet.work(kind)

@@ -399,7 +399,7 @@ async def test_a_completion_waits_for_its_events(
 async def test_one_that_is_not_let_in_ends_with_an_error(
     served: Served, ol: Outlast, tmp_path: Path
 ) -> None:
-    """R199"""
+    """R160: without tasks, scope or a good URL; each is named."""
     with pytest.raises(InvalidSetting, match="has no tasks"):
         await RemoteWorker(served.url, None, ol, spool=tmp_path).arun()
     ol.task(name="work")(lambda: None)
@@ -414,7 +414,7 @@ async def test_one_that_is_not_let_in_ends_with_an_error(
 
 @pytest.mark.kinds("sqlite")
 async def test_revocation_stops_a_worker(served: Served, ol: Outlast, tmp_path: Path) -> None:
-    """R201"""
+    """It ends with an error: no request of it would be accepted any more."""
     ol.task(name="work")(lambda: None)
     secret, id = served.made_token("work")
     worker = RemoteWorker(served.url, secret, ol, spool=tmp_path)

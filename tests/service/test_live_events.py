@@ -20,7 +20,7 @@ from tests.support import aeventually
 async def test_starts_and_successes_are_streamed_if_they_are_asked_for(
     served: Served, ol: Outlast
 ) -> None:
-    """R135, R136: each once; resumed after any of them; without `kind`, stored events alone."""
+    """R135: each once; resumed after any of them; without `kind`, stored events alone."""
     url = f"{served.url}/api/v1/events"
     asked, plain = Follower(f"{url}?kind=started,succeeded"), Follower(url)
     following = [asyncio.create_task(one.follow()) for one in (asked, plain)]

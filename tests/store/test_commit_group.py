@@ -105,7 +105,7 @@ def test_a_commit_that_fails_answers_nobody(
 
 
 def test_a_key_that_stands_is_found_from_within_a_group(app: Outlast, store: SqliteStore) -> None:
-    """R061: such an operation goes on after its statement."""
+    """R003: such an operation goes on after its statement."""
     jobs = [new(key="k") for _ in range(THREADS)]
     with gathered(store, *enqueuing(store, jobs)) as futures:
         made = {one.result().id for one in futures}

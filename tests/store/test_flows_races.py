@@ -156,7 +156,8 @@ def test_the_same_flow_sent_twice_is_one(run: Run, database: Database) -> None:
 def test_a_fan_out_from_a_job_is_made_with_its_success_or_not_at_all(
     run: Run, database: Database
 ) -> None:
-    """R096, R093: an orchestrator that ran twice has one set of children."""
+    """R069, R093, R096: an orchestrator that was claimed and lost before it enqueued anything is
+    claimed again; although it ran twice, there is one set of children."""
     (job,) = put(run)
     (old,) = take(run, lease=0.001)
     from tests.store.jobs import end_leases

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.kinds("postgres"), pytest.mark.quiet]
 async def test_two_claims_are_under_way_and_many_jobs_share_each(
     ol: Outlast, requests: Requests
 ) -> None:
-    """R180: counted, and not timed. Each job runs once."""
+    """R024: counted, and not timed. Each job runs once."""
     ran: list[int] = []
 
     @ol.task
@@ -47,7 +47,7 @@ async def test_two_claims_are_under_way_and_many_jobs_share_each(
 
 @pytest.mark.usefixtures("short_handlers")
 async def test_many_ends_of_a_group_share_each_too(ol: Outlast, requests: Requests) -> None:
-    """R180: by a statement that is prepared, in two round trips; the last of them starts what comes
+    """R092: by a statement that is prepared, in two round trips; the last of them starts what comes
     after all, once."""
     ran: list[int] = []
 
