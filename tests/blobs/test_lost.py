@@ -152,7 +152,7 @@ async def test_a_worker_without_the_store_leaves_the_job_for_others(
     now = without.job(large.id)
     assert now.state in ("scheduled", "ready") and (now.attempt, now.failures) == (0, 0)
     assert now.error is not None and "blobs=" in now.error["message"]
-    assert any("left for others" in record.getMessage() for record in caplog.records)
+    assert any("left for other workers" in record.getMessage() for record in caplog.records)
     async with work(shelved):
         assert await shelved.aresult(large.id, timeout=20) == len(LARGE)
 

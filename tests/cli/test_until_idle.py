@@ -37,4 +37,4 @@ def test_a_remote_worker_cannot_tell(run: Commands, program: Program) -> None:
         "--until-idle", "--server", "http://127.0.0.1:9", "--token-file", "token"
     )
     assert worker.wait() != 0
-    assert "cannot tell that they are idle" in worker.output()
+    assert "cannot know that they are idle" in worker.output()

@@ -90,5 +90,5 @@ def test_a_process_whose_loop_stands_still_ends_and_its_job_runs_elsewhere(
     app.ledger.wait("start")
     app.start_worker(processes, stall_limit=0.0, lease=300.0)
     assert wedged.wait(PATIENCE) == 1
-    assert "the event loop stood still" in wedged.output()
+    assert "the event loop was blocked" in wedged.output()
     assert app.finished(job).attempt == 2

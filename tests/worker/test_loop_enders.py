@@ -84,7 +84,7 @@ def test_a_task_of_a_handler_that_exits_ends_neither_the_worker_nor_other_jobs(
         found = app.ol.job(job.id)
         assert (found.state, found.attempt) == ("dead", 1), found.error
     assert [app.ol.result(job.id) for job in others] == ["5", "", "ran on"]
-    assert "ended the event loop, which goes on" in worker.output()
+    assert "stopped the event loop, which is resumed" in worker.output()
     worker.terminate()
     assert worker.wait(PATIENCE) == 0
 
@@ -121,11 +121,11 @@ async def _started_and_stopped(ol: Outlast) -> None:
 async def test_a_worker_runs_once_and_says_what_to_do(ol: Outlast) -> None:
     async with ol.worker() as worker:
         await aeventually(ol.aworkers, PATIENCE)
-        with pytest.raises(RuntimeError, match="make another one"):
+        with pytest.raises(RuntimeError, match="create another one"):
             await worker.arun()
-        with pytest.raises(RuntimeError, match="make another one"):
+        with pytest.raises(RuntimeError, match="create another one"):
             await worker.__aenter__()
-    with pytest.raises(RuntimeError, match="make another one"):
+    with pytest.raises(RuntimeError, match="create another one"):
         await worker.arun()
 
 

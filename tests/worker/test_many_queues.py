@@ -109,8 +109,8 @@ async def test_a_resting_queue_is_asked_again_in_time(ol: Outlast, database: Dat
     await known.using(queue="q").aenqueue()
     sql(database, "UPDATE {job} SET task = 'strange'")
     async with work(ol) as worker:
-        rests = worker.source.poller._rotation._rests
-        await aeventually(lambda: "q" in rests and rests["q"].empty_polls > 6)
+        rests = worker.source.poller._rotation._backoffs
+        await aeventually(lambda: "q" in rests and rests["q"].empty_claims > 6)
         worker.on_notify = lambda _queue: None  # type: ignore[method-assign]
         began = time.monotonic()
         job = await known.using(queue="q").aenqueue()
@@ -129,7 +129,7 @@ async def test_news_of_a_resting_queue_end_its_rest(ol: Outlast, database: Datab
     await known.using(queue="q").aenqueue()
     sql(database, "UPDATE {job} SET task = 'strange'")
     async with work(ol, poll_min=30.0, poll_max=60.0) as worker:
-        rests = worker.source.poller._rotation._rests
+        rests = worker.source.poller._rotation._backoffs
         await aeventually(lambda: worker.counts["released"] or worker.counts["unhandled"])
         await aeventually(lambda: not worker.in_flight)
         worker.on_notify("q")

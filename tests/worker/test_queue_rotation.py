@@ -79,7 +79,7 @@ def test_a_queue_that_gave_nothing_rests_longer_each_time_and_news_end_that() ->
         assert turns.next() == "junk"
         turns.was_empty("junk")
         turns.found("junk")
-        rests.append(turns.until_rested())
+        rests.append(turns.until_backoff_end())
         assert len(turns) == 0
     assert rests[-1] > 10 * rests[0] > 0
     turns.notified("junk")
@@ -87,7 +87,7 @@ def test_a_queue_that_gave_nothing_rests_longer_each_time_and_news_end_that() ->
     turns.had_jobs("junk")
     turns.was_empty("junk")
     turns.found("junk")
-    assert turns.until_rested() <= 0.01, "what gave something begins with a short rest again"
+    assert turns.until_backoff_end() <= 0.01, "what gave something begins with a short rest again"
 
 
 def test_a_rested_queue_joins_the_line_without_a_further_look() -> None:
@@ -117,10 +117,10 @@ def test_a_queue_that_is_told_to_rest_is_deaf_to_news() -> None:
     """R019, R216: it rests for its time, and then it is asked, found or not."""
     lookout = Poller(None, WorkerSettings())
     lookout.notify("q")
-    lookout.rest("q", 0.2)
+    lookout.back_off("q", 0.2)
     lookout.notify("q")
     assert lookout.next_queues() == ()
-    assert 0 < lookout._rotation.until_rested() <= 0.2
+    assert 0 < lookout._rotation.until_backoff_end() <= 0.2
     eventually(lambda: lookout.next_queues() == ("q",))
 
 
@@ -132,7 +132,7 @@ def test_of_queues_that_are_gone_nothing_is_kept() -> None:
         turns.next()
         turns.was_empty(f"q{n}")
     turns.forget_all_but({"q7"})
-    assert list(turns._rests) == ["q7"]
+    assert list(turns._backoffs) == ["q7"]
 
 
 def asked(lookout: Poller, limit: int, took: float = 0.0, **stock: int) -> tuple[str, ...]:
@@ -176,5 +176,5 @@ def test_claims_in_vain_leave_most_of_the_time_to_queues_that_give() -> None:
     assert "good" not in asked(lookout, 4, took=60.0, **junk)
     for _ in range(5):
         assert asked(lookout, 4, **junk) == ("good",)
-    lookout._vain_until = 0.0
+    lookout._prefer_full_until = 0.0
     assert "good" not in asked(lookout, 4, **junk)

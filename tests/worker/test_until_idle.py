@@ -72,7 +72,7 @@ def test_a_rate_limit_of_an_empty_queue_is_not_waited_for() -> None:
     a worker that waited for tokens then would never stop."""
     limits = TurnLimits(alone=True, ordered=False, refill=0.2, weights=None)
     signs = IdleSigns()
-    signs.vain(["slow"], TurnClaims(limits=limits))
+    signs.claimed_nothing(["slow"], TurnClaims(limits=limits))
     signs.polled({"slow"}, due=False)
     assert (signs.exhausted, signs.refill) == (True, 0.2)
     signs.polled(set(), due=False)

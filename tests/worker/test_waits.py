@@ -544,7 +544,10 @@ async def test_a_name_that_was_a_wait_of_another_kind_is_refused(ol: Outlast) ->
         version["now"] = 2
         await ol.asignal(job.id, "x")
         now = await ended(ol, job)
-    assert now.state is State.DEAD and "was a wait of another kind (signal)" in now.error["message"]
+    assert (
+        now.state is State.DEAD
+        and "began as a wait of another kind (signal)" in now.error["message"]
+    )
 
 
 # Redrive, erase, prune

@@ -11,7 +11,7 @@ MUTANTS = [
         [
             Edit(
                 "worker/queue_rotation.py",
-                "min(self._longest_rest, doubled) * random.uniform(0.75, 1.0)",
+                "min(self._longest_backoff, doubled) * random.uniform(0.75, 1.0)",
                 "1e9",
             )
         ],

@@ -1,4 +1,4 @@
-"""The duty `archive`: move succeeded jobs out of the table of jobs, and drop whole days."""
+"""Archive duty: move succeeded jobs out of the table of jobs, and drop expired days."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .state import WorkerState
 log = logging.getLogger("outlast.worker")
 
 ARCHIVE_EVERY_S = 60.0
-FULL_SCAN_INTERVAL_S = 6 * 3600.0  # jobs that had to stay may move by now
-MAX_PASS_S = 45.0  # then the pass is on record, and the next one goes on
+FULL_SCAN_INTERVAL_S = 6 * 3600.0  # until jobs that had to stay are tried again
+MAX_PASS_S = 45.0  # then the pass is recorded, and the next one continues
 PAUSE_S = 0.01  # between transactions
 MAX_SHORT_QUEUES = 100  # days of queues with a shorter retention, in one pass
 
 
 class Archiver:
-    """Moves jobs that are kept for longer than `archive_after`, and drops days whose retention is
-    over. Jobs that stay in the table of jobs are pruned there."""
+    """Moves jobs that ended more than `archive_after` ago, and drops days whose retention is over.
+    Jobs that stay in the table of jobs are pruned there."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Archiver:
         return tally
 
     async def _move(self) -> DutyTally:
-        """Move everything that is due, with room for others between the transactions. Each page
-        continues after the last one, so that jobs that stay are not read again and again."""
+        """Move all due jobs, with pauses between the transactions. Each page continues after the
+        last one, so that jobs that stay are not read repeatedly."""
         keep, tally = self._keep, DutyTally()
         if keep.keep_succeeded <= keep.archive_after:
             return tally
@@ -95,7 +95,7 @@ class Archiver:
         return await run_isolated(move, ids, self._suspicion, "a job cannot be archived")
 
     async def _prune_short_queues(self) -> DutyTally:
-        """Queues whose retention was shortened after their jobs had moved."""
+        """Prune queues whose retention was shortened after their jobs had moved."""
         removed, keep = 0, self._keep
         for queue, day, kept in await self._store.arun(
             archive.short_queues, keep.keep_succeeded, MAX_SHORT_QUEUES
@@ -109,8 +109,8 @@ class Archiver:
         return DutyTally(found=removed, healed=removed)
 
     async def _drop_days(self) -> DutyTally:
-        """Drop the tables of days whose retention is over. One that somebody is using, or that
-        cannot be dropped, is tried again in later passes."""
+        """Drop the tables of days whose retention is over. A table that is in use or cannot be
+        dropped is tried again in later passes."""
         due = await self._store.arun(archive.expired_days, self._keep.keep_succeeded)
         tally = DutyTally(found=len(due))
         for name in due:

@@ -1,5 +1,5 @@
-"""The audit duty: find and heal rows that should be impossible, or healed long ago, and log each
-find, because another mechanism has failed before."""
+"""Audit duty: find, log and heal inconsistent rows, and rows that another mechanism should have
+healed long ago."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("outlast.worker")
 
 MAX_PAGES = 20  # per class and pass; the next pass continues
 WAITING_CURSOR = "waiting"  # how far the page of waiting jobs has come
-PRUNE_MARGIN_S = 600.0  # seconds after which what should have been pruned counts as missed
+PRUNE_MARGIN_S = 600.0  # seconds past its retention after which a row counts as missed
 
 
 class Auditor:
@@ -46,7 +46,7 @@ class Auditor:
         self._suspicion = RowSuspicion()
 
     async def audit(self) -> DutyTally:
-        """One pass over every class; each has its own row of counts."""
+        """Check every class of orphans once; each class has a record of its own."""
         classes: dict[str, DutyTally] = {}
         for check in self._checks():
             tally = await self._page_through(check)
@@ -78,7 +78,7 @@ class Auditor:
         return audit.checks(keep, silent, settings.cancel_grace, self._decide, self._trust)
 
     async def _page_through(self, check: Check) -> DutyTally:
-        """Rows that stay, because they were left alone or cannot be healed, are skipped."""
+        """Heal page after page, skipping rows that were left alone or cannot be healed."""
         tally = DutyTally()
         for _ in range(MAX_PAGES):
             found = await self.store.arun(check.find, audit.PAGE, tally.found - tally.healed)

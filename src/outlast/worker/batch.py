@@ -3,13 +3,12 @@
 items ── decode ── call ──┬── returned ─────────── each succeeded
            │              ├── BatchFailed ──────── those that it names failed, the others succeeded
            │              ├── RetryLater ───────── all postponed
-           │              ├── DependencyDown ───── all back, unspent; so for a connection error, if
-           │              │                        both halves fail as well
-           │              └── raised ───────────── called again in halves; one alone has failed
-           └── unreadable ──────────────────────── undecodable, and no part of the call
+           │              ├── DependencyDown ───── all released, unspent; likewise a connection
+           │              │                        error, if both halves fail as well
+           │              └── raised ───────────── called again in halves; a single item failed
+           └── unreadable ──────────────────────── undecodable, not in the call
 
-A cancelled item leaves the call of the others running; a call of which every item is cancelled is
-cancelled, too.
+A cancelled item does not stop the call; the call is cancelled once all its items are.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from .threads import in_thread
 
 
 class BatchItem(Execution):
-    """One job's part in a batch: its context, and whether it was asked to stop."""
+    """One job of a batch: its context, and whether it was asked to stop."""
 
     def __init__(
         self,
@@ -59,8 +58,8 @@ class BatchItem(Execution):
     ) -> None:
         super().__init__(definition, job.claim, context)
         self.job = job
-        self.attempt: BatchAttempt | None = None  # None: it is still being gathered
-        self.is_over = False  # it ended before it was called
+        self.attempt: BatchAttempt | None = None  # None: the batch is still being gathered
+        self.is_over = False  # it ended before the call
         self._on_stop = on_stop
 
     def interrupt(self, body: asyncio.Task[AttemptEnd] | None) -> None:
@@ -73,7 +72,7 @@ class BatchItem(Execution):
         )
 
     def postponed(self, error: RetryLater) -> AttemptEnd:
-        """With the whole batch, of which another item has the record and the log line."""
+        """Postponed with the whole batch; the first item has the record and the log line."""
         if self.stopped is not None or self.context.completed or error.spent:
             return self.raised(error)
         delay, described = min(error.seconds, MAX_DELAY_S), self.described(error)
@@ -100,7 +99,7 @@ class BatchAttempt:
         self._arguments = cast(ItemArguments, definition.arguments)
         self._end = end
         self._threads = threads
-        self._awaited = set(items)  # those for which somebody waits
+        self._awaited = set(items)  # items that are neither ended nor stopped
         self.items = items
         self.cancelled = threading.Event()
         self.task: asyncio.Task[None] | None = None
@@ -178,8 +177,8 @@ class BatchAttempt:
     async def _returned(self, items: list[BatchItem], result: object) -> None:
         results = results_of(result, len(items))
         if results is None:
-            # The work is done, but nobody can tell which result is whose: as with one that cannot
-            # be stored, running it again would not help.
+            # The work is done, but results cannot be matched to items. As with a result that cannot
+            # be stored, another run would not help.
             mismatch = error_record(
                 InvalidInput(_mismatch_message(self._definition.name, result, len(items)))
             )
@@ -242,8 +241,8 @@ class BatchAttempt:
     def _is_outage(
         self, search: Bisection[BatchItem], item: BatchItem, error: BaseException
     ) -> bool:
-        """Whether the failure is no item's fault. A connection error of both halves is the
-        dependency's; any other is, if the search finds no bad item."""
+        """Whether the dependency is at fault, not an item. A connection error counts if both halves
+        fail, any other error if the search finds no bad item."""
         breaker = self._definition.breaker
         outage = outage_of(error, breaker)
         if outage is Outage.CERTAIN:
@@ -257,7 +256,7 @@ class BatchAttempt:
 
     def _described(self, items: Sequence[BatchItem], error: BaseException) -> Error:
         described = error_record(error)
-        for item in items:  # it may quote any of them
+        for item in items:  # the error may quote any of them
             described = item.masked(described)
         return described
 

@@ -1,11 +1,11 @@
-"""Items of batch tasks in flight: gathered per task, then run together.
+"""Batches in flight: items are gathered per task, then run together.
 
-claim ─▶ join ─▶ gathering ── full, or its wait is over ─▶ attempt ─▶ each item ended
+claim ─▶ join ─▶ open batch ── full, or its wait is over ─▶ attempt ─▶ each item ended
                     │ the worker claims more of the task while there may be more
                     └▶ stopped: leaves at once, unspent at shutdown
 
-A gathering takes one slot of the worker's concurrency from its first item on, as the attempt does
-that it becomes: so a batch may be far larger than the concurrency.
+An open batch takes one slot of the worker's concurrency from its first item on, and its attempt
+keeps that slot: a batch may be far larger than the concurrency.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from .in_flight import InFlight, InFlightJobs
 from .outage_judge import OutageJudge
 from .threads import Threads
 
-TIMER_SLACK_S = 1.0  # seconds after which a timer that should have gone off is not waited for
+TIMER_SLACK_S = 1.0  # seconds after which an overdue timer counts as lost
 
 
 @dataclass(slots=True, eq=False)
 class OpenBatch:
-    """Items that wait for others of their task."""
+    """A batch that is being gathered: items that wait for others of their task."""
 
     definition: TaskDefinition
     batch: Batch
-    queue: str = ""  # where the last of them came from
+    queue: str = ""  # of the last item
     items: dict[BatchItem, None] = field(default_factory=dict)
-    may_have_more: bool = False  # there may be more in that queue: it is worth asking
-    notified: bool = False  # there is news of that queue
+    may_have_more: bool = False  # that queue may have more items: claim again
+    notified: bool = False  # that queue was notified
     due_at: float = math.inf
-    due: bool = False  # said by the timer, which may be a hair early by the clock
+    due: bool = False  # set by the timer, which may fire slightly early by the clock
     timer: asyncio.TimerHandle | None = None
 
     @property
@@ -95,8 +95,8 @@ class Batches:
         return claim.task in self._open and not runs_alone(claim)
 
     def wants_more(self, full: bool) -> OpenBatch | None:
-        """One that should be asked for. News of its queue reach it by the worker's next claim,
-        unless the worker is full."""
+        """The open batch to claim more items for. A notification of its queue matters only while
+        the worker is full: otherwise the worker's next claim brings the items."""
         for batch in self._open.values():
             if batch.may_have_more or (full and batch.notified):
                 batch.may_have_more, batch.notified = True, False
@@ -104,14 +104,14 @@ class Batches:
         return None
 
     def note_claim(self, queue: str, all_there_was: bool) -> None:
-        """The worker's own claim is through."""
+        """The worker's own claim from this queue has returned."""
         for batch in tuple(self._open.values()):
             if batch.queue == queue:
                 batch.may_have_more = not all_there_was
                 self._close_if_due(batch)
 
     def note_filled(self, batch: OpenBatch) -> None:
-        """It was asked for, and still has room if it is still open."""
+        """A claim for this batch has returned. If the batch is still open, it has room."""
         batch.may_have_more = False
         self._close_if_due(batch)
 
@@ -130,8 +130,8 @@ class Batches:
         return found
 
     def _wait(self, batch: OpenBatch, timeout: float | None) -> None:
-        """Its time is measured from the first item on. An item's own time runs as well: half of it
-        is kept for the call."""
+        """Set the timer of a batch, which counts from its first item. The timeout of an item runs
+        as well: half of it is kept for the call."""
         wait = batch.batch.wait if timeout is None else min(batch.batch.wait, timeout / 2)
         due_at = time.monotonic() + wait
         if due_at >= batch.due_at:
@@ -147,7 +147,7 @@ class Batches:
         self._close_if_due(batch)
 
     def _close_if_due(self, batch: OpenBatch) -> None:
-        """One that is being asked for is closed with the answer."""
+        """Close a due batch; while a claim for it is under way, its result closes the batch."""
         if batch.due and not batch.may_have_more and self._is_open(batch):
             self._close(batch)
 
@@ -167,14 +167,14 @@ class Batches:
         return {*self.waiting(), *called}
 
     def tidy(self) -> None:
-        """After any internal error: no batch waits for ever, and no ended one keeps a slot."""
+        """Repair after internal errors: no batch waits for ever, no ended one keeps a slot."""
         late = time.monotonic() - TIMER_SLACK_S
         for batch in tuple(self._open.values()):
             if (batch.timer is None or batch.due_at < late) and not batch.may_have_more:
                 self._close(batch)
         self._attempts = {one for one in self._attempts if one.task and not one.task.done()}
 
-    # Carry out
+    # Run
 
     def _begin(self, definition: TaskDefinition, items: list[BatchItem]) -> None:
         attempt = BatchAttempt(definition, items, self._end, self._threads, self._breakers)
@@ -189,16 +189,16 @@ class Batches:
         self._attempts.discard(attempt)
         try:
             task.result()
-            error: BaseException = OutlastError("the batch ended without a word about this item")
-        except BaseException as raised:  # told to stop before it began
+            error: BaseException = OutlastError("the batch ended without an outcome of this item")
+        except BaseException as raised:  # cancelled before it began
             error = raised
         for item in attempt.items:
-            if self._is_ours(item):  # nobody stays in hand with nothing to wait for
+            if self._is_ours(item):  # no item stays in flight without an attempt
                 self._end(item, item.raised(error))
         self._slot_freed()
 
     def _end(self, item: BatchItem, ended: AttemptEnd) -> None:
-        """Ends of lost, abandoned or already reported items are ignored."""
+        """End an item, unless it is lost, abandoned or already reported."""
         if self._is_ours(item):
             self._end_job(item.job, ended)
 
@@ -206,7 +206,7 @@ class Batches:
         return self._in_flight.holds(item.job) and not item.job.ended
 
     def _item_stopped(self, item: BatchItem) -> None:
-        """An item was asked to stop: one that has not started leaves at once."""
+        """An item was asked to stop: an item that has not started ends at once."""
         if item.attempt is not None:
             item.attempt.item_stopped(item)
             return

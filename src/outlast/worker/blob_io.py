@@ -23,8 +23,8 @@ from .threads import in_thread
 
 log = logging.getLogger("outlast.worker")
 
-STORE_WAIT_S = 30.0  # seconds for which a result that is there waits for a blob store that is not
-MAX_RETRY_DELAY_S = 60.0  # seconds until a job is tried again whose arguments cannot be had here
+STORE_WAIT_S = 30.0  # seconds for which a result waits for an unavailable blob store
+MAX_RETRY_DELAY_S = 60.0  # seconds until the next try of a job whose arguments are unavailable
 
 
 class BlobBacked:
@@ -32,11 +32,11 @@ class BlobBacked:
         self.definition = definition
         self.claim = claim
         self.context = context
-        self.stopped: Outcome | None = None  # why it was told to stop, if it was
+        self.stopped: Outcome | None = None  # why it was asked to stop, if it was
 
     @property
     def has_blob_arguments(self) -> bool:
-        """Whether its arguments must be fetched first. (The text of a call is an object.)"""
+        """Whether its arguments must be fetched first. (Inline arguments are a JSON object.)"""
         return parse_reference(self.claim.args) is not None
 
     def fetch(self) -> None:
@@ -69,22 +69,23 @@ class BlobBacked:
             await in_thread(threads, self.fetch)
 
     async def astore_large(self, ended: AttemptEnd, threads: Executor) -> AttemptEnd:
-        """In a thread of the worker's, of which there is one for each job in flight: others that
-        want a thread do not wait for a store."""
+        """Store large values in one of the worker's threads: there is one for each job in flight,
+        so no other job waits for the blob store."""
         slots = self.context.blob_slots
         if slots is None or not slots.has_large(ended):
             return ended
         try:
             return await in_thread(threads, partial(self.store_large, ended))
-        except BaseException as error:  # told to stop
+        except BaseException as error:  # asked to stop
             return self.raised(error)
 
     def released_without_store(self, error: NoBlobStore) -> AttemptEnd:
-        """Released unspent: other workers may have the store. The delay grows with the number of
-        claims, because a release counts no attempt."""
+        """Released unspent: other workers may have the blob store. The delay grows with the number
+        of claims, because a release counts no attempt."""
         log.error(
-            "job %s is left for others: %s", self.claim.id, error, extra=log_fields(self.claim)
-        )
+            "job %s is left for other workers: %s",
+            self.claim.id, error, extra=log_fields(self.claim),
+        )  # fmt: skip
         delay = store_retry_delay(self.claim.fence)
         return AttemptEnd(Outcome.RELEASED, delay=delay, error=error_record(error))
 

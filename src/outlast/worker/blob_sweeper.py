@@ -1,7 +1,7 @@
 """Sweep blobs that no job refers to: a duty of workers that have the blob store.
 
-They are left by processes that died between a blob and its row, rolled back or lost a claim, or
-that removed a row while the store was unavailable.
+Such blobs are left by processes that died between writing a blob and its row, rolled back, lost a
+claim, or removed a row while the blob store was unavailable.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class BlobSweeper:
         self._state = state
 
     async def once(self) -> DutyTally:
-        """One pass over all blobs that are old enough. References are read after the listing: a row
-        that refers to an old blob exists since before it was old."""
+        """Sweep all blobs that are old enough. References are read after the listing: the row of a
+        blob is older than the grace period."""
         tally = DutyTally()
         old = self._blobs.old(self._grace)
         while page := await asyncio.to_thread(list, itertools.islice(old, PAGE_SIZE)):

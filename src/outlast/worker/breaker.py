@@ -1,12 +1,12 @@
 """Circuit breakers as one worker knows them: it counts failures, opens, probes and closes.
 
     handler ends ─▶ ended() ─┬─ a failure in a row too many: open, here at once, then for all
-                             ├─ a failure while it is open: the job goes back, unspent
+                             ├─ a failure while it is open: the job is released, unspent
                              └─ a success of an attempt begun since: close
-    look for work ─▶ seen() ─── a probe is due and no job is there for it: retire(): close
+    poll ─▶ update() ─── a probe is due and no job is there for it: retire(): close
 
-What the database says comes with every look for work, so a claim costs nothing more. What cannot
-be written is tried again later, and holds up no outcome and no claim meanwhile.
+Each poll reads the breakers of the database as well, so claims cost nothing more. A failed write is
+repeated later and delays no outcome and no claim.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from ..model.outcome import AttemptEnd, Error
 from ..store import Store
 from .breaker_writes import BreakerWrites
 
-MAX_CIRCUITS = 10_000  # whose failures are counted at a time
-UNPROBED_AFTER_S = 60.0  # seconds for which a probe is due and nobody makes it: nobody can
+MAX_CIRCUITS = 10_000  # with counted failures
+UNPROBED_AFTER_S = 60.0  # seconds a probe stays due before it counts as impossible
 ANSWERED_OUTCOMES = (
     Outcome.FAILED,
     Outcome.PERMANENT,
@@ -47,20 +47,20 @@ HeldTasks = Mapping[str, frozenset[str]]
 
 
 class Breakers:
-    """`worker` gives the id under which this process is registered."""
+    """The circuit breakers that this worker knows; `worker` returns its registered id."""
 
     def __init__(self, worker: Callable[[], str]) -> None:
         self.on_open: Callable[[Circuit], None] = lambda circuit: None
         self.on_close: Callable[[Circuit], None] = lambda circuit: None
         self.open: dict[Circuit, OpenBreaker] = {}
-        self._held: HeldTasks | None = {}  # of those open; None: to be made anew
+        self._held: HeldTasks | None = {}  # of open breakers; None: to be computed again
         self.streaks: dict[Circuit, FailureStreak] = {}
         self._writes = BreakerWrites(worker, self)
-        self._changed_at: dict[Circuit, float] = {}  # by our clock: when it was opened or closed
-        self._closed_at: dict[Circuit, float] = {}  # likewise, by a probe that succeeded
-        self._due_since: dict[Circuit, float] = {}  # by our clock
+        self._changed_at: dict[Circuit, float] = {}  # monotonic: when it was opened or closed
+        self._closed_at: dict[Circuit, float] = {}  # monotonic: when a probe closed it
+        self._due_since: dict[Circuit, float] = {}  # monotonic
 
-    # What is held back
+    # Tasks held back
 
     @property
     def held(self) -> HeldTasks:
@@ -71,7 +71,7 @@ class Breakers:
 
     @property
     def held_while_probed(self) -> HeldTasks:
-        """The same for those who may not probe: without the tasks that nobody probes."""
+        """The same for workers that may not probe: without the tasks that no worker probes."""
         long_ago = time.monotonic() - UNPROBED_AFTER_S
         due_since = self._due_since
         return _by_queue(c for c in self.open if due_since.get(c, math.inf) > long_ago)
@@ -84,7 +84,7 @@ class Breakers:
         return opened is not None and not opened.precedes(claim.started_at)
 
     def is_open(self, claim: Claim, kind: str = "") -> bool:
-        """Whether the breaker is open; with `kind`, because of such an error."""
+        """Whether the breaker is open; with `kind`, whether this kind of error opened it."""
         opened = self.open.get(_circuit(claim))
         return opened is not None and (not kind or opened.kind == kind)
 
@@ -95,7 +95,7 @@ class Breakers:
         closed_at = self._closed_at.get(_circuit(claim))
         return closed_at is None or time.monotonic() - closed_at > RELAPSE_S
 
-    # How attempts end
+    # Ends of attempts
 
     def judge_end(self, claim: Claim, ended: AttemptEnd, breaker: Breaker | None) -> AttemptEnd:
         """Apply an attempt's end to the circuit, and the circuit to the end."""
@@ -115,13 +115,13 @@ class Breakers:
             if opened is None or charged:
                 return ended
         if outage is Outage.SUSPECTED and claim.max_attempts == 1:
-            return ended  # to be called once, whatever happens
+            return ended  # a single attempt is allowed: it may have had effects
         return self._held_back(opened, claim, ended, breaker)
 
     def _is_outage(
         self, claim: Claim, ended: AttemptEnd, outage: Outage, breaker: Breaker
     ) -> tuple[OpenBreaker | None, bool]:
-        """Whether it opens now; and whether this failure is charged all the same."""
+        """The breaker, if this failure opens it; and whether the failure counts as an attempt."""
         error = ended.error or {}
         if outage is Outage.CERTAIN:
             return self.trip(claim, breaker, error), False
@@ -151,8 +151,8 @@ class Breakers:
     def _held_back(
         self, opened: OpenBreaker, claim: Claim, ended: AttemptEnd, breaker: Breaker
     ) -> AttemptEnd:
-        """Unspent, and ready. One that was begun since was the probe, or as good as one: it goes
-        behind the others, so that the next probe is another job."""
+        """Release the job, unspent and ready. An attempt that began after the opening counts as a
+        probe: its job goes behind the others, so that the next probe is another job."""
         error = {**(ended.error or {}), "traceback": ""}
         behind = None
         if opened.precedes(claim.started_at):
@@ -229,8 +229,8 @@ class Breakers:
                 times.clear()
 
     def due(self, serves: Callable[[Circuit], bool], most: int) -> Sequence[OpenBreaker]:
-        """Those that may be probed by us now, and for which there is room. What comes of it is
-        known after the next look; until then others go first."""
+        """Breakers that this worker may probe now, up to `most`. Until the next poll shows the
+        result, other breakers go first."""
         ours = (one for one in self.open.values() if one.due and serves(one.circuit))
         due = list(islice(ours, most))
         for one in due:
@@ -239,7 +239,7 @@ class Breakers:
         return due
 
     def probed(self, opened: OpenBreaker, probe: Claim) -> None:
-        """A probe of ours is under way. It began after the opening, whatever the clock says."""
+        """A probe of this worker has started: after the opening, whatever the clock says."""
         if (known := self.open.get(opened.circuit)) and known.opening == opened.opening:
             before = min(known.opened_at, probe.started_at - 0.001)
             self.open[opened.circuit] = replace(known, probes=opened.probes + 1, opened_at=before)
@@ -257,7 +257,7 @@ def _by_queue(circuits: Iterable[Circuit]) -> HeldTasks:
 
 
 def _same_kind(opened: OpenBreaker | None, ended: AttemptEnd) -> Outage | None:
-    """A breaker that a plain error of a whole batch opened stays open while there is that error."""
+    """A breaker opened by a plain error of a whole batch stays open while that error recurs."""
     if opened is None or ended.outcome is not Outcome.FAILED:
         return None
     same = (ended.error or {}).get("type") == opened.kind

@@ -1,6 +1,6 @@
-"""What a worker has to write about circuit breakers: openings, closes and failed probes.
+"""A worker's pending writes about circuit breakers: openings, closes and failed probes.
 
-A write that fails is tried again later, and holds up no outcome and no claim meanwhile.
+A failed write is repeated later, and delays no outcome and no claim.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from .worker_metrics import MAX_NAMES, OTHER_NAME
 
 log = logging.getLogger("outlast.worker")
 
-MAX_FAILED_PROBES = 1000  # that wait to be written
-MAX_VANISHED = 10_000  # closed by others, whose reason is to be read
-MAX_CHECKS = 10_000  # times of checks that are remembered
-MAX_REASON_READS = 10  # in one turn
-JOB_CHECK_INTERVAL_S = 2.0  # for which a probe is due: then, is there a job left?
-MAX_JOB_CHECKS = 10  # breakers of which this is asked in one turn
+MAX_FAILED_PROBES = 1000  # waiting to be written
+MAX_VANISHED = 10_000  # closed by other processes, reason not read yet
+MAX_CHECKS = 10_000  # times of checks that are kept
+MAX_REASON_READS = 10  # per pass
+JOB_CHECK_INTERVAL_S = 2.0  # between checks whether a job is left for a due probe
+MAX_JOB_CHECKS = 10  # breakers checked per pass
 
 
 class KnownBreakers(Protocol):
@@ -69,7 +69,7 @@ class _FailedProbe:
 
 
 class BreakerWrites:
-    """`worker` gives the id under which this process is registered."""
+    """Writes to make, retried until they succeed; `worker` returns this worker's registered id."""
 
     def __init__(self, worker: Callable[[], str], known: KnownBreakers) -> None:
         self._worker = worker
@@ -77,11 +77,11 @@ class BreakerWrites:
         self.opening: dict[Circuit, _Opening] = {}
         self.closing: dict[Circuit, OpenBreaker] = {}
         self._failed: list[_FailedProbe] = []
-        self._vanished: dict[Circuit, float] = {}  # closed by others: the reason is to be read
+        self._vanished: dict[Circuit, float] = {}  # closed by other processes, reason not read yet
         self.openings: Counter[Circuit] = Counter()  # by this worker
-        self._write_at = 0.0  # by our clock: not before
+        self._write_at = 0.0  # monotonic: earliest next write
         self._write_backoff = Backoff()
-        self._checked_at: dict[Circuit, float] = {}  # when it was asked whether a job is left
+        self._checked_at: dict[Circuit, float] = {}  # last check whether a job is left
 
     def add_opening(self, opened: OpenBreaker, message: str, wait: float) -> None:
         self.opening[opened.circuit] = _Opening(opened, message, wait)
@@ -94,7 +94,7 @@ class BreakerWrites:
             self._failed.append(_FailedProbe(opened, hold, message, wait))
 
     def add_vanished(self, circuit: Circuit) -> None:
-        """Another process closed it."""
+        """Another process closed this breaker."""
         if len(self._vanished) >= MAX_VANISHED:
             self._vanished.clear()
         self._vanished[circuit] = time.monotonic()
@@ -106,8 +106,8 @@ class BreakerWrites:
         return waits and time.monotonic() >= self._write_at
 
     async def write(self, store: Store) -> bool:
-        """Write what is pending. Whether others should look again. An error is raised only if the
-        database is away: any other is a matter of its own breaker."""
+        """Write pending changes; returns whether other workers should poll. Raises only if the
+        database is unavailable: any other error concerns one breaker."""
         vanished = islice(self._vanished.items(), MAX_REASON_READS)
         writes = [
             *(partial(self._write_opening, store, *one) for one in self.opening.items()),
@@ -131,7 +131,8 @@ class BreakerWrites:
         return changed
 
     async def _write_failed(self, store: Store, probe: _FailedProbe) -> bool:
-        """One that is refused is not told again: the wait that began with the probe holds."""
+        """Record a failed probe. A refused write is not repeated: the wait that began with the
+        probe holds."""
         try:
             await store.arun(probe_failed, probe.opened, probe.hold, probe.message, probe.wait)
         except Exception as error:
@@ -149,7 +150,7 @@ class BreakerWrites:
                 open_breaker, opening.opened, opening.message, worker, opening.wait
             )
         except Exception as error:
-            if not is_away(error) and not is_busy(error):  # nobody would ever probe it
+            if not is_away(error) and not is_busy(error):  # not stored, it would never be probed
                 self.opening.pop(circuit, None)
                 self._known.forget(circuit)
             raise
@@ -177,15 +178,15 @@ class BreakerWrites:
         return bool(closed)
 
     async def _read_reason(self, store: Store, circuit: Circuit, at: float) -> bool:
-        """Another process closed it: what it says is a reason to charge jobs only if a probe
-        succeeded. One that cannot be read is not asked for again."""
+        """Read why another process closed the breaker: only after a successful probe do failures
+        count as attempts. A failed read is not repeated."""
         self._vanished.pop(circuit, None)
         if await store.arun(closed_by_probe, circuit):
             self._known.closed_by_probe(circuit, at)
         return False
 
     async def retire(self, store: Store, due_since: Mapping[Circuit, float]) -> None:
-        """Close those without a job to probe them with; `due_since`: when their probe fell due."""
+        """Close breakers without a job for a probe; `due_since`: when their probe became due."""
         for circuit in self._unprobed(due_since):
             self._checked_at[circuit] = time.monotonic()
             opened = self._known.open[circuit]
@@ -201,7 +202,7 @@ class BreakerWrites:
                 self._known.forget(circuit)
 
     def _unprobed(self, due_since: Mapping[Circuit, float]) -> list[Circuit]:
-        """Some whose jobs are to be looked for now, the one not asked about for longest first."""
+        """Breakers to check for jobs now, the longest unchecked first."""
         if not due_since or len(self._checked_at) > MAX_CHECKS:
             self._checked_at.clear()
         if not due_since:

@@ -1,8 +1,8 @@
 """Reclaim the jobs of a dead child at once, from its supervisor.
 
-The supervisor knows of the death first, and its cause. This runs in its own thread, because a slow
-database must not delay the other children; if the database is unavailable, the child's lock and
-leases still show the death.
+The supervisor is the first to know of the death and its cause. The reclaim has a thread of its own,
+because a slow database must not delay the other children. If the database is unavailable, the
+child's lock and leases still show the death.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ChildReaper:
 
 
 def leave_to_leases(instance: str, code: int) -> None:
-    """For supervisors without a database: leases show the death of their children."""
+    """Do nothing: for supervisors without a database, leases show the death of a child."""
 
 
 def exit_text(code: int) -> str:

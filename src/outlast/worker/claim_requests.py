@@ -70,7 +70,7 @@ class ClaimRequests:
         without lanes that gave its fill the last time, and no breaker holds jobs back."""
         if request.task is not None or request.other_queues or request.turn is not None:
             return False
-        return self._poller.gave_fill(request.queue) and self._room_beside() > 0
+        return self._poller.was_full(request.queue) and self._room_beside() > 0
 
     def beside(self, first: ClaimRequest) -> ClaimRequest | None:
         """The claim that may begin while this one is under way: of the same kind, and only if all
@@ -80,8 +80,8 @@ class ClaimRequests:
         if (limit := self._room_beside()) <= 0:
             return None
         queues = self._poller.next_queues()
-        if not self._poller.is_plain(queues) or not self._poller.gave_fill(queues[0]):
-            self._poller.put_back(queues)
+        if not self._poller.is_plain(queues) or not self._poller.was_full(queues[0]):
+            self._poller.return_to_front(queues)
             return None
         request = self.new(*queues, limit=limit)
         return replace(  # what the first one gives is not known yet

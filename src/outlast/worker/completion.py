@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 
 class CompletionTransaction:
-    """`with` in a sync handler, `async with` in an async one: gives the connection."""
+    """Transaction that completes the job: `with` in a sync handler, `async with` in an async one
+    returns its connection."""
 
     def __init__(self, context: Context, store: Store, result: str | None) -> None:
         self._context = context
@@ -53,7 +54,7 @@ class CompletionTransaction:
 
     def __enter__(self) -> Any:
         if in_event_loop():
-            raise WrongConnection(reason="in an async handler, say `async with ctx.completing(…)`")
+            raise WrongConnection(reason="in an async handler, use `async with ctx.completing(…)`")
         self._entered = self._transaction()
         return self._entered.__enter__()
 

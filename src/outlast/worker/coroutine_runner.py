@@ -1,6 +1,6 @@
-"""Handlers started together share one asyncio task until one of them waits; that one keeps the
-task, and the others continue in a new one. When the last of a task has ended, the next jobs take
-the slots that it leaves."""
+"""Coroutine runner: handlers started together share one asyncio task until one of them waits. The
+waiting handler keeps the task, and the others continue in a new one. When the last handler of a
+task has ended, the next jobs take over its slots."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from .executor import SingleExecution
 from .in_flight import InFlight, InFlightJobs
 from .threads import Threads
 
-LOOP_TURN_S = 0.01  # seconds after which the event loop has its turn before the next jobs
+LOOP_TURN_S = 0.01  # seconds after which the task yields to the event loop
 
 
 @dataclass(slots=True, eq=False)
 class TaskJobs:
-    """The jobs of one task."""
+    """The jobs of one asyncio task."""
 
     jobs: deque[InFlight]
-    freed: int = 0  # slots of those that have ended since the event loop had its turn
-    turn_at: float = 0.0  # when it should have it again
+    freed: int = 0  # slots of jobs that have ended since the event loop's last turn
+    turn_at: float = 0.0  # when the event loop's next turn is due
 
 
 class CoroutineRunner:
-    """`take` adds the next jobs, for so many slots that have just become free."""
+    """Runs async handlers; `take` adds the next jobs for a number of slots just freed."""
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class CoroutineRunner:
         self._in_flight = in_flight
         self._threads = threads
         self._done = done
-        self._context: ContextVars | None = None  # what handlers begin with
+        self._context: ContextVars | None = None  # in which handlers start
         self._batches: dict[asyncio.Task[None], TaskJobs] = {}
 
     def run(self, jobs: deque[InFlight]) -> None:
-        """In a task of their own, which knows nothing of what others have set in theirs."""
+        """Run jobs in a task of their own, with context variables of its own."""
         if self._context is None:
             self._context = copy_context()  # the worker's: handlers are first started from its loop
         loop, batch = asyncio.get_running_loop(), TaskJobs(jobs)
@@ -74,14 +74,14 @@ class CoroutineRunner:
                 job.task = task
                 job.began_at = time.monotonic()
                 self._done(job, await self._run_one(job, batch))
-                batch.freed += not job.has_slot  # an outcome that waits alone keeps its slot
+                batch.freed += not job.has_slot  # an outcome that is set aside keeps its slot
                 if task.cancelling() or not _is_unchanged(context):
-                    break  # what this handler has asked for, or set, is not for the next
+                    break  # a cancel or a context variable must not reach the next handler
         finally:
             self._split_off(batch)
 
     def _take_next(self, batch: TaskJobs) -> bool:
-        """More jobs, in the slots of those that have ended."""
+        """Add jobs in the slots of jobs that have ended; returns whether there are any."""
         if not batch.freed or time.monotonic() > batch.turn_at:
             return False
         free, batch.freed = batch.freed, 0
@@ -95,10 +95,10 @@ class CoroutineRunner:
 
     @types.coroutine
     def _run_one(self, job: InFlight, batch: TaskJobs) -> Generator[Any, Any, AttemptEnd]:
-        """Carry one out. When its handler waits, the others wait no longer for it."""
+        """Run one job. When its handler waits, the other jobs move to a new task."""
         execution: SingleExecution = job.execution  # type: ignore[assignment]  # items run together
         if execution.stopped is not None:
-            return execution.interrupted()  # told to stop before it began
+            return execution.interrupted()  # asked to stop before it began
         body = execution.run(self._threads)
         step: Callable[..., object] = body.send
         given: object = None
@@ -115,13 +115,13 @@ class CoroutineRunner:
                 step, given = body.send, (yield waited_for)
             except BaseException as error:
                 step, given = body.throw, error
-            # Meanwhile others may have taken the slots of those that ended before.
+            # Other tasks may have taken the slots of jobs that ended before.
             batch.freed, batch.turn_at = 0, time.monotonic() + LOOP_TURN_S
 
 
 def _is_unchanged(context: ContextVars) -> bool:
-    """Whether nothing has been set since; by identity, because what is set may compare as it
-    likes."""
+    """Whether no context variable was set since. Values are compared by identity, because their
+    `==` may do anything."""
     now = copy_context()
     for var, value in context.items():
         if now.get(var) is not value:

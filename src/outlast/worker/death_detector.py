@@ -1,7 +1,7 @@
-"""Death detection: which workers are dead, and how far an expired lease can be believed.
+"""Death detection: which workers are dead, and which expired leases are trusted.
 
-A lock is free for a moment while its connection is replaced, so a worker counts as dead once it is
-seen without its lock twice. After an outage neither free locks nor expired leases prove anything
+A lock is free for a moment while its connection is replaced, so a worker counts as dead only after
+two checks without its lock. After an outage, neither free locks nor expired leases prove anything
 until live workers have had time to reconnect and renew.
 """
 
@@ -18,21 +18,21 @@ from .state import WorkerState
 
 log = logging.getLogger("outlast.worker")
 
-CONFIRM_DEATH_S = 0.15  # between the two looks that confirm a death
-EXPIRING_SHARE = 0.6  # of a lease: what is left of one that its owner should have renewed
+CONFIRM_DEATH_S = 0.15  # between the two checks that confirm a death
+EXPIRING_SHARE = 0.6  # of a lease: with less left, its owner should have renewed it
 ENDLESS_LEASE_S = 60.0  # beyond two leases: as in the audit's `endless`
-OUTAGE_GRACE_S = 3.0  # at least, after an outage, in which a free lock says nothing
+OUTAGE_GRACE_S = 3.0  # at least, after an outage: a free lock proves nothing
 
 
 class DeathDetector:
     def __init__(self, store: Store, state: WorkerState) -> None:
         self._store = store
         self._state = state
-        self._suspected: dict[str, float] = {}  # workers without a lock, and since when
-        self._was_away = False  # the database, when last asked
+        self._suspected: dict[str, float] = {}  # workers without a lock, with the time first seen
+        self._was_away = False  # the last call did not reach the database
         self._locks_trusted_at = 0.0
         self.trust = LeaseTrust(state.settings.lease, state.settings.renew_every)
-        self.fleet = 1  # workers, when last asked
+        self.fleet = 1  # number of workers, at the last poll
 
     @property
     def suspects(self) -> bool:
@@ -46,16 +46,16 @@ class DeathDetector:
         return self.trust.unsettled(time.monotonic())
 
     async def read_signs(self) -> LossSigns:
-        """The signs of a loss, and the database's time. A living owner renews before a third of its
-        lease is over: if less than EXPIRING_SHARE is left, or the lease is endless (which the audit
-        judges), what happens from now on matters."""
+        """Read the signs of lost claims, and the database's time. A live owner renews before a
+        third of its lease is over: a lease is watched once less than EXPIRING_SHARE is left, or if
+        it is endless (which the audit judges)."""
         sent, lease = time.monotonic(), self._state.settings.lease
         signs = await self._store.arun(
             signs_of_loss, lease * EXPIRING_SHARE, 2 * lease + ENDLESS_LEASE_S
         )
         if self.trust.observe_clock(signs.clock, sent, time.monotonic()):
             log.warning("the database's clock has stepped: leases are judged after one renewal")
-        if self._was_away:  # from now on, however long it was until we asked again
+        if self._was_away:  # the grace time starts now, not when the outage ended
             self._was_away = False
             self.distrust_locks()
         self.fleet = signs.fleet
@@ -67,7 +67,7 @@ class DeathDetector:
         return self.confirmed_dead(self._store.confirm_dead(signs.workers))
 
     def confirmed_dead(self, silent: Sequence[str]) -> list[str]:
-        """The workers seen without a lock for the second time."""
+        """Workers found without a lock for the second time."""
         now = time.monotonic()
         first_seen = {id: self._suspected.get(id, now) for id in silent if id != self._state.id}
         dead = [id for id, since in first_seen.items() if now - since >= CONFIRM_DEATH_S * 0.9]

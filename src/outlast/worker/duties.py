@@ -1,4 +1,4 @@
-"""Run duties of the fleet: take each in turn with the other workers, and record how it went."""
+"""Duties of the fleet: workers take each in turn, and record its result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DutyRunner:
     def duty(
         self, name: str, once: Callable[[], Awaitable[DutyTally]], every: float
     ) -> Callable[[], Awaitable[None]]:
-        """A pass that first asks whether it is this worker's turn, and records the result."""
+        """A pass that runs if it is this worker's turn, and records its result."""
         known = 0.0
 
         async def run() -> None:
@@ -48,7 +48,7 @@ class DutyRunner:
         self, duty: Callable[[], Awaitable[None]]
     ) -> Callable[[], Awaitable[None]]:
         """Skip a duty that ends other workers' jobs right after an outage or a clock step, and note
-        an outage that the pass itself meets."""
+        an outage during the pass."""
 
         async def run() -> None:
             try:
@@ -62,7 +62,7 @@ class DutyRunner:
         return run
 
     async def record(self, name: str, result: ReclaimResult, every: float) -> None:
-        """Record a pass that every worker does, without turns."""
+        """Record a pass that every worker runs, without turns."""
         tally = _with_verdict(name, to_tally(result))
         await self._store.arun(duties.record_duties, {name: tally}, every, self._worker_id)
 
@@ -75,5 +75,5 @@ def _with_verdict(name: str, tally: DutyTally) -> DutyTally:
     """Log a duty that only fails; its error stays on record until a pass succeeds."""
     tally = tally.with_verdict()
     if tally.error is not None:
-        log.error("the duty %r heals nothing: %s", name, tally.error)
+        log.error("duty %r fails: %s", name, tally.error)
     return tally

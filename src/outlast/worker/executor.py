@@ -41,8 +41,8 @@ from .blob_io import BlobBacked, store_retry_delay
 from .context import Context
 from .threads import in_thread
 
-SINGLE_NOT_ATTEMPTED_WAIT_S = 1.0  # seconds; at once, it would be claimed again in a loop
-SUCCEEDED = AttemptEnd(Outcome.SUCCEEDED)  # as most do: without a result, or jobs that follow
+SINGLE_NOT_ATTEMPTED_WAIT_S = 1.0  # seconds; without a delay, it would be claimed in a loop
+SUCCEEDED = AttemptEnd(Outcome.SUCCEEDED)  # without a result or follow-up jobs, as in most cases
 
 
 def new_execution(definition: TaskDefinition, claim: Claim, context: Context) -> SingleExecution:
@@ -101,7 +101,7 @@ class Execution(BlobBacked):
                 described = self.described(error)
                 outcome = Outcome.FAILED if error.spent else Outcome.POSTPONED
                 return AttemptEnd(outcome, delay=error.seconds, error=described)
-            case BlobUnavailable():  # an outage, which is not the job's fault
+            case BlobUnavailable():  # an outage: the job is not at fault
                 described = self.described(error)
                 return AttemptEnd(
                     Outcome.POSTPONED, delay=store_retry_delay(self.claim.attempt), error=described
@@ -109,7 +109,7 @@ class Execution(BlobBacked):
             case NotAttempted():
                 wait = None if self.definition.batch is not None else SINGLE_NOT_ATTEMPTED_WAIT_S
                 return AttemptEnd(Outcome.RELEASED, delay=wait, quiet=True)
-            case DependencyDown():  # where no breaker holds the task back, it comes back by itself
+            case DependencyDown():  # the delay matters for tasks without a breaker
                 described, wait = self.described(error), store_retry_delay(self.claim.attempt)
                 return AttemptEnd(
                     Outcome.POSTPONED, delay=wait, error=described, outage=Outage.CERTAIN
@@ -131,7 +131,7 @@ class Execution(BlobBacked):
                 return undecodable_end(error)
 
     def described(self, error: BaseException) -> Error:
-        """An error as stored: without the secrets that it may quote."""
+        """The record of an error, with quoted secrets masked."""
         return self.masked(error_record(error))
 
     def masked(self, error: Error) -> Error:
@@ -142,8 +142,8 @@ class Execution(BlobBacked):
         return self.completed() if self.context.completed else stopped_end(self.stopped, self.claim)
 
     def completed(self, error: BaseException | None = None) -> AttemptEnd:
-        """The handler has completed its job by itself: handed in once more, that is found to be
-        so. What it returned afterwards does not count, what it raised is told of."""
+        """The end of an attempt whose handler has completed the job itself; storing the success
+        again changes nothing. A later result is ignored, a later error is recorded."""
         described = None if error is None else self.described(error)
         return AttemptEnd(Outcome.SUCCEEDED, result=self.context.result, error=described)
 
@@ -157,7 +157,7 @@ class SingleExecution(Execution, ABC):
 
 
 class InProcessExecution(SingleExecution):
-    """In this process."""
+    """An attempt that runs in the worker's process."""
 
     async def run(self, threads: Executor) -> AttemptEnd:
         try:
@@ -182,7 +182,7 @@ class InProcessExecution(SingleExecution):
     async def _traced(
         self, recorder: object, arguments: dict[str, object], threads: Executor
     ) -> AttemptEnd:
-        """The same, in a span."""
+        """Run the handler in a span."""
         try:
             with running(recorder, [self.claim]) as span:
                 self.context.run_trace = trace_of(span)
@@ -196,7 +196,7 @@ class InProcessExecution(SingleExecution):
 
     @abstractmethod
     def call(self, arguments: dict[str, object], threads: Executor) -> Awaitable[Any]:
-        """What it takes to get the handler's answer."""
+        """Call the handler; the awaitable gives its result."""
 
 
 class AsyncExecution(InProcessExecution):
@@ -211,7 +211,8 @@ class AsyncExecution(InProcessExecution):
 
 
 class ThreadExecution(InProcessExecution):
-    """A sync handler. A thread cannot be stopped: the handler must check `ctx.cancelled`."""
+    """A sync handler, in a thread. No thread can be stopped: handlers must check
+    `ctx.cancelled`."""
 
     def call(self, arguments: dict[str, object], threads: Executor) -> Awaitable[Any]:
         return in_thread(threads, partial(self.definition.handler, **arguments))
@@ -249,7 +250,7 @@ def _caught_wait() -> InvalidOption:
 
 
 def undecodable_end(error: BaseException) -> AttemptEnd:
-    """Its arguments cannot be decoded: a retry would not help."""
+    """The end of an attempt whose arguments cannot be decoded: a retry would not help."""
     described = error_record(error)
     if isinstance(error, InvalidArguments):
         described["type"] = "Undecodable"

@@ -1,4 +1,4 @@
-"""Bookkeeping of outcomes that were accepted or refused: jobs in hand, counts, the log."""
+"""Bookkeeping of accepted and refused outcomes: jobs in flight, counts, log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .worker_metrics import WorkerMetrics
 
 log = logging.getLogger("outlast.worker")
 
-MAX_REFUSED = 1_000  # outcomes that are remembered until they are on record
+MAX_REFUSED = 1_000  # refused outcomes that are kept until they are recorded
 
 
 class FinishedJobs:
@@ -34,7 +34,7 @@ class FinishedJobs:
         self._counts = metrics.counts
         self._on_ready = on_ready  # called with the queues in which jobs became ready
         self._on_freed = on_freed  # called with each claim of a limited queue that has ended
-        # Refused outcomes, until they are on record.
+        # Refused outcomes, until they are recorded.
         self.refused = deque(maxlen=MAX_REFUSED) if refused is None else refused
 
     def apply(self, finished: Finished) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("outlast.worker")
 
-LINK_BATCH = 100  # jobs that are counted in one transaction, which holds all that they come after
+LINK_BATCH = 100  # jobs linked in one transaction, which locks all their prerequisites
 
 
 class FlowMaintenance:
@@ -52,15 +52,14 @@ class FlowMaintenance:
             self._signals.ready(result.queues)
 
     async def apply_cancel_requests(self) -> None:
-        """Ask running jobs to stop whose cancel a caller's transaction has requested."""
+        """Stop running jobs whose cancellation a caller's transaction has requested."""
         result = await self._sweeper.sweep(apply_cancel_requests, LINK_BATCH)
         if result.found:
             self._signals.cancelled()
             self._signals.notify({CANCEL_SIGNAL, *result.queues})
 
     async def continue_cancels(self) -> None:
-        """Continue the cancellation of flows, begun by a process that may have died or by a
-        failure."""
+        """Continue cancellations of flows that another process or a failure has begun."""
         failed: Exception | None = None
         for flow, why in await self._store.arun(cancel_flow.unfinished_cancels):
             try:
@@ -77,7 +76,7 @@ class FlowMaintenance:
         left = True
         while left and not self._state.stopping:
             done = await self._store.arun(cancel_flow.cancel_page, flow, why)
-            left = bool(done.ended or done.stopping)  # what others have in hand: next time
+            left = bool(done.ended or done.stopping)  # jobs locked by others: in the next pass
             if done.stopping:
                 self._signals.cancelled()
             self._counts["flow_cancelled"] += done.ended

@@ -2,7 +2,7 @@
 loop is busy.
 
 It has an event loop and connections of its own, so a handler that blocks the worker's loop loses
-no lease, and a busy worker still reclaims what others left behind.
+no lease, and a busy worker still reclaims the jobs of dead workers.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("outlast.worker")
 
-STALL_WARNING_S = 10.0  # seconds without a turn of the worker's loop that are worth a word
-PROCESS_PAUSE_S = 5.0  # seconds between two pulses that mean a pause of us all
+STALL_WARNING_S = 10.0  # seconds without a turn of the worker's loop until a warning
+PROCESS_PAUSE_S = 5.0  # seconds between two pulses that show a pause of the whole process
 RETRY_SHARE = 0.1  # of the time for which claims are still safe, until the next try of a renewal
-MIN_FENCE_INTERVAL_S = 0.01  # seconds between looks at our own leases
+MIN_FENCE_INTERVAL_S = 0.01  # seconds between checks of the worker's own leases
 
 
 class LeaseRenewals(Protocol):
-    """How this worker's claims are renewed; called in the heartbeat thread, but for `wake`."""
+    """Renewals of this worker's claims; called in the heartbeat thread, except `notify`."""
 
     def open(self, listener: HeartbeatListener, watch: Loop) -> None: ...
 
     async def renew(self) -> float | None: ...
 
     async def listen(self) -> float:
-        """Hold the liveness lock, and hear of news."""
+        """Hold the liveness lock and listen for notifications."""
 
     def stop_listening(self) -> None: ...
 
     def restart_idle_watch(self) -> None:
-        """Through a pooler: listen anew, as no connection of the watch breaks."""
+        """Through a pooler, listen again: its connections do not break with the database's."""
 
     async def finish(self, transition: Transition) -> None: ...
 
     def loops(self) -> Sequence[Loop]:
-        """What else there is to do, beside renewals."""
+        """Further loops to run beside the renewals."""
 
     def notify(self, queues: set[str]) -> Loop | None:
-        """From any thread. The loop that should run soon, if there is one."""
+        """From any thread: notify other workers. Returns the loop to trigger, if any."""
 
     async def aclose(self) -> None: ...
 
@@ -79,20 +79,20 @@ class HeartbeatThread:
         self._runner = runner
         self._wakeup = shared.wakeup
         self._outage = shared.outage
-        self._deadline = deadline  # seconds that the end of the thread is waited for
+        self._deadline = deadline  # seconds to wait for the thread to end
         self.loops: list[Loop] = []
         self._listener: Loop | None = None  # until the thread's own event loop runs
         self.watchdog_at = time.monotonic()
-        self._is_stalled = False  # the worker's loop, and it was logged
+        self._is_stalled = False  # the worker's loop is blocked, and this was logged
         self._started = threading.Event()
-        self._quiesced = threading.Event()  # nothing is renewed or healed any more
+        self._quiesced = threading.Event()  # renewals and maintenance have ended
         self._ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._main, name="outlast-keeper", daemon=True)
 
     def start(self, listener: HeartbeatListener) -> None:
-        self._warned = listener
-        self.watchdog_at = time.monotonic()  # the database may have been waited for until now
+        self._callbacks = listener
+        self.watchdog_at = time.monotonic()  # the start may have waited for the database
         self._thread.start()
         self._started.wait()
 
@@ -149,18 +149,18 @@ class HeartbeatThread:
             self._ended = True
             self._started.set()
             self._quiesced.set()
-            self._wakeup.call_soon(self._warned.on_notify, "")  # so that it sees that we ended
+            self._wakeup.call_soon(self._callbacks.on_notify, "")  # the worker checks `alive`
 
     async def _run_all(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # The one part of a worker that does not grow calmer: all others go on when it gets through.
+        # Its back-off stays short: when it reconnects, it ends the back-offs of all other loops.
         watch = Loop("watch", self.leases.listen, 0.0, ReconnectBackoff(), stable_after=1.0)
         self._listener = watch
-        self.leases.open(self._warned, watch)
+        self.leases.open(self._callbacks, watch)
         self.loops = self._all_loops(watch)
         for loop in self.loops:
             loop.on_failure = self._on_failure
-            if loop.name in ("renew", "reclaim"):  # which talk to the database in each pass
+            if loop.name in ("renew", "reclaim"):  # these use the database in each pass
                 loop.on_success = self._outage.answered
         self._started.set()
         try:
@@ -172,14 +172,14 @@ class HeartbeatThread:
             await self.leases.aclose()
 
     def _on_failure(self, error: Exception, wait: float) -> bool:
-        """Through a pooler the watch notices nothing by itself: it starts again, and finds out when
-        the database is back."""
+        """Restart the watch, which notices no outage behind a pooler: its reconnect shows when the
+        database is back."""
         if isinstance(error, StoreUnavailable):
             self.leases.restart_idle_watch()
         return self._outage.logs(error, wait)
 
     def _all_loops(self, watch: Loop) -> list[Loop]:
-        """The first one renews."""
+        """All loops; the first one renews."""
         settings = self._state.settings
         urgent = LeaseBackoff(self._state, self._in_flight)
 
@@ -199,47 +199,45 @@ class HeartbeatThread:
                     group.create_task(loop.arun(), name=f"outlast-{loop.name}")
 
     async def self_fence(self) -> float:
-        """A worker that cannot renew drops its jobs before others may reclaim them."""
+        """Drop jobs that could not be renewed before other workers may reclaim them."""
         if self._in_flight.unsafe():
-            self._wakeup.call_soon(self._warned.on_unsafe)
+            self._wakeup.call_soon(self._callbacks.on_unsafe)
         wait = self._in_flight.safe_until() - time.monotonic()
         return max(MIN_FENCE_INTERVAL_S, min(wait, self._state.settings.reclaim_every))
 
     async def drop_overdue(self) -> None:
-        """A handler that blocks the event loop prevents its own timeout there: it loses its job all
-        the same."""
+        """Time out jobs whose handlers block the event loop, which would enforce the timeout."""
         for job in self._in_flight.overdue():
             ended = AttemptEnd(Outcome.TIMED_OUT, error=timeout_error(job.claim))
             await self.leases.finish(self._runner.decide(job.claim, ended))
             job.overdue_at = math.inf
             self._runner.counts["overdue"] += 1
-            log.error("job %s: its handler blocks the event loop past its timeout; given up",
+            log.error("job %s: its handler blocks the event loop past its timeout: timed out",
                       job.claim.id, extra=log_fields(job.claim))  # fmt: skip
 
     async def watchdog(self) -> None:
-        """A blocked loop makes no progress while its leases are renewed: log it, and after a while
-        exit, so that its jobs run elsewhere."""
+        """Log a blocked event loop, whose leases are still renewed; past the stall limit, exit, so
+        that its jobs run elsewhere."""
         state, now = self._state, time.monotonic()
         limit = state.settings.stall_limit
         if now - self.watchdog_at > PROCESS_PAUSE_S:
-            state.beat_at = now  # the whole process stood still, and not its loop
+            state.beat_at = now  # the whole process was paused, not only its loop
         self.watchdog_at = now
-        self._wakeup.call_soon(self._warned.beat)
+        self._wakeup.call_soon(self._callbacks.beat)
         stalled_for = now - state.beat_at
         if stalled_for < STALL_WARNING_S:
             self._is_stalled = False
         elif not self._is_stalled:
             self._is_stalled = True
-            log.error("the event loop stands still for %.0f s: a handler blocks it", stalled_for)
+            log.error("the event loop has been blocked by a handler for %.0f s", stalled_for)
         if state.owns_process and 0 < limit < stalled_for:
-            log.critical("the event loop stood still for %.0f s: this process ends", stalled_for)
+            log.critical("the event loop was blocked for %.0f s: exiting", stalled_for)
             tear_down()
             os._exit(1)
 
 
 class LeaseBackoff(Backoff):
-    """Normal back-off while no job is in flight; otherwise retry soon, because a lease is at
-    stake."""
+    """Back-off of renewals: bounded while jobs are in flight, whose leases would expire."""
 
     def __init__(self, state: WorkerState, in_flight: InFlightJobs) -> None:
         super().__init__(first=min(1.0, state.settings.renew_every))

@@ -1,4 +1,4 @@
-"""Stop a worker once nothing is left to do: `outlast worker APP --until-idle`."""
+"""Idle stop: end a worker once its queues have no jobs to run (`outlast worker --until-idle`)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ log = logging.getLogger("outlast.worker")
 
 
 def stop_when_idle(worker: Worker) -> None:
-    """From now on the worker stops when none of its queues has a job that is due or runs, here or
-    elsewhere: a job whose worker dies meanwhile is still run. Jobs that are scheduled for later,
-    paused, or of unknown tasks are left."""
+    """Stop the worker when none of its queues has a job that is due, or running on any worker: a
+    job whose worker dies meanwhile is still run. Jobs that are scheduled for later, paused, or of
+    unknown tasks are left."""
     if not isinstance(worker.source, DatabaseSource):
         raise Unsupported(
-            reason="a remote worker does not see the queues, so it cannot tell that they are idle:"
+            reason="a remote worker does not see the queues, so it cannot know that they are idle:"
             " use --until-idle on a worker with the database"
         )
     worker.source.on_idle = IdleStop(worker, worker.source)

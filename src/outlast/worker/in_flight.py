@@ -15,7 +15,7 @@ from ..model.outcome import Transition
 if TYPE_CHECKING:
     from .executor import Execution
 
-LEASE_SAFETY = 0.9  # the share of a lease after which an unrenewed job is let go
+LEASE_SAFETY = 0.9  # share of a lease after which an unrenewed job is dropped
 
 
 @dataclass(slots=True, eq=False)
@@ -25,11 +25,11 @@ class InFlight:
 
     claim: Claim
     safe_until: float
-    execution: Execution | None = None  # None: it has not begun, or is not to be carried out
-    task: asyncio.Task[Any] | None = None  # in which its handler runs
+    execution: Execution | None = None  # None: not started, or not to be run
+    task: asyncio.Task[Any] | None = None  # runs its handler
     transition: Transition | None = None  # set once it has ended
-    abandoned: bool = False  # nobody waits for its handler any more
-    has_slot: bool = False  # while its handler runs; items of a batch share that of the batch
+    abandoned: bool = False  # its handler is no longer awaited
+    has_slot: bool = False  # while its handler runs; items of a batch share the batch's slot
     overdue_at: float = math.inf
     began_at: float = 0.0  # when its handler was called
     timers: tuple[asyncio.TimerHandle, ...] = ()
@@ -55,11 +55,11 @@ class InFlightJobs:
 
     def __init__(self) -> None:
         self._jobs: dict[str, InFlight] = {}
-        self.slots = 0  # that are taken
+        self.slots = 0  # in use
         self._disowned: set[ClaimKey] = set()
 
     def add(self, job: InFlight) -> bool:
-        """False: it was released already, because the claim arrived too late."""
+        """Returns False if the claim arrived too late and was released."""
         if (older := self._jobs.get(job.claim.id)) is not None:
             self.free_slot(older)
         self._jobs[job.claim.id] = job
@@ -69,10 +69,10 @@ class InFlightJobs:
         return False
 
     def disown(self, claim: Claim) -> bool:
-        """From the heartbeat thread: this claim never came, and must not any more. False: it has.
+        """From the heartbeat thread: refuse a claim that has not arrived. Returns False if it has.
 
-        Each side first says what it does and then looks at what the other has said, so that never
-        both of them go ahead.
+        Each side first records its decision and then checks the other's, so that never both
+        proceed.
         """
         if len(self._disowned) > 10_000:
             self._disowned.clear()
@@ -95,19 +95,19 @@ class InFlightJobs:
             self.free_slot(job)
 
     def take_slot(self, job: InFlight) -> None:
-        """Its handler begins, or its outcome cannot be stored for now."""
+        """Occupy a slot: the handler starts, or the outcome cannot be stored for now."""
         if not job.has_slot and self._jobs.get(job.claim.id) is job:
             job.has_slot = True
             self.slots += 1
 
     def free_slot(self, job: InFlight) -> None:
-        """Its handler has ended."""
+        """Free the slot of a handler that has ended."""
         if job.has_slot:
             job.has_slot = False
             self.slots -= 1
 
     def recount(self) -> None:
-        """For when we failed between a job and its slot."""
+        """Count the slots again, after an internal error between a job and its slot."""
         self.slots = sum(job.has_slot for job in self._all())
 
     def remove(self, claim: Claim) -> None:
@@ -134,8 +134,8 @@ class InFlightJobs:
                 job.safe_until = until
 
     def extend_while_locked(self, fences: Mapping[str, int], until: float) -> None:
-        """From the heartbeat thread: nobody can take these before that moment, because somebody's
-        lock keeps everyone from writing."""
+        """From the heartbeat thread: another client's lock prevents all writes, so these leases are
+        safe until that time."""
         now = time.monotonic()
         for id, fence in fences.items():
             job = self.get(id, fence)
@@ -154,12 +154,12 @@ class InFlightJobs:
         return [job for job in self.running() if job.safe_until <= now]
 
     def overdue(self) -> list[InFlight]:
-        """Those that should have ended, had anyone been able to stop them."""
+        """Jobs past their timeout whose handlers could not be stopped."""
         now = time.monotonic()
         return [job for job in self.running() if job.overdue_at <= now]
 
     def safe_until(self) -> float:
-        """When the first of them becomes unsafe."""
+        """When the first job becomes unsafe."""
         return min((job.safe_until for job in self.running()), default=math.inf)
 
     def oldest(self) -> InFlight | None:

@@ -1,9 +1,9 @@
-"""Sync handlers in a process of their own, which can be killed: `@ol.task(isolated=True)`.
+"""Isolated tasks: sync handlers in a process that can be killed (`@ol.task(isolated=True)`).
 
-The worker starts a fresh interpreter for each attempt, gives it the claim as JSON on its standard
-input, and reads JSON lines from a pipe: events while it runs, and in the end how it ended. The
-child imports the module that defined the task, by a name that comes from the worker's own code and
-never from data. It ends with its worker: a closed input means that nobody waits any more.
+The worker starts a fresh interpreter for each attempt, passes the claim as JSON on its standard
+input, and reads JSON lines from a pipe: events while it runs, then the end of the attempt. The
+child imports the module that defined the task, by a name that comes from the worker's own code,
+never from data. It exits when its standard input is closed, because the worker is gone.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ..model.wait import read_wait
 from .executor import SingleExecution
 
 CHILD_MODULE = f"{__package__}.isolated_child"
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024  # bytes of one line from the child: its result and its jobs
-EXIT_WAIT_S = 2.0  # seconds between a child's last message and its exit, whichever comes first
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024  # of one line from the child: its result and its jobs
+EXIT_WAIT_S = 2.0  # seconds between a child's last message and its exit, in either order
 
 
 class IsolatedExecution(SingleExecution):
-    """The worker's side; `isolated_child` is the other."""
+    """The worker's side of an isolated attempt; `isolated_child` is the other."""
 
     process: asyncio.subprocess.Process | None = None
 
@@ -58,7 +58,7 @@ class IsolatedExecution(SingleExecution):
             return await asyncio.create_subprocess_exec(
                 sys.executable, "-m", CHILD_MODULE, *_task_location(self.definition), str(sending),
                 stdin=asyncio.subprocess.PIPE, pass_fds=[sending], env=_environment(),
-                start_new_session=True,  # a Ctrl-C is for the worker, which drains
+                start_new_session=True,  # a Ctrl-C reaches only the worker, which drains
             )  # fmt: skip
         finally:
             os.close(sending)
@@ -67,7 +67,7 @@ class IsolatedExecution(SingleExecution):
         self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader
     ) -> AttemptEnd:
         if self.stopped is not None:
-            return self.interrupted()  # told to stop while it was being started
+            return self.interrupted()  # asked to stop while the child was starting
         assert process.stdin is not None
         try:
             given = {
@@ -95,8 +95,8 @@ class IsolatedExecution(SingleExecution):
     async def _until_ended(
         self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader
     ) -> AttemptEnd | None:
-        """What it said in the end, if it did. When it has spoken it exits, and when it exits the
-        pipe closes; something that it started and did not end may hold up either."""
+        """The end that the child reported, or None. After the report it exits, and its exit closes
+        the pipe; a process that it started and did not end may delay either."""
         listening = asyncio.create_task(self._listen(reader))
         exiting = asyncio.create_task(process.wait())
         both = {listening, exiting}
@@ -110,7 +110,7 @@ class IsolatedExecution(SingleExecution):
             exiting.cancel()
 
     async def _listen(self, reader: asyncio.StreamReader) -> AttemptEnd | None:
-        """Events as they come, until it says how it ended or the pipe closes."""
+        """Forward events until the child reports its end or the pipe closes."""
         while line := await reader.readline():
             message = json.loads(line)
             match message:

@@ -1,4 +1,4 @@
-"""The child's side of an isolated task: a process that runs one attempt and says how it ended.
+"""The child's side of an isolated task: a process that runs one attempt and reports its end.
 
     the worker ── claim, as a line of JSON ──▶ standard input
                ◀── events, then the end ────── a pipe, whose number is an argument
@@ -44,7 +44,7 @@ PRELOAD_VARIABLE = "OUTLAST_PRELOAD"  # a module that a framework sets for child
 
 def main() -> None:
     kind, location, name, fd = sys.argv[1:]
-    os.set_inheritable(int(fd), False)  # else what the handler starts would hold it open
+    os.set_inheritable(int(fd), False)  # else processes started by the handler keep it open
     out = os.fdopen(int(fd), "wb", 0)
     given = json.loads(sys.stdin.buffer.readline())
     claim, sys.argv = Claim(**given["claim"]), given["argv"]
@@ -60,8 +60,8 @@ def main() -> None:
 
 
 class ChildContext(Context):
-    """The same in the child, which connects to the database only for what needs it. Events are
-    numbered here, so that what it said and what its worker has stored are known to be the same."""
+    """A context in the child, which connects to the database only when needed. Events are numbered
+    here, so that an event stored by both child and worker is stored once."""
 
     def __init__(
         self,
@@ -122,29 +122,29 @@ class StreamPump:
 
     def __init__(self, streams: StreamBuffers) -> None:
         self._streams = streams
-        self._news = threading.Event()
+        self._chunks_added = threading.Event()
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        self._news.set()
+        self._chunks_added.set()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
         while True:
-            self._news.wait()
-            self._news.clear()
+            self._chunks_added.wait()
+            self._chunks_added.clear()
             while (wait := self._streams.due_in()) < math.inf:
                 time.sleep(wait)
                 self._streams.seal_due()
 
 
 class NoOperations:
-    """In the place of a store, in the child of a remote worker: refuses every operation."""
+    """Takes the place of a store in the child of a remote worker: refuses every operation."""
 
     def run(self, *_: Any, **__: Any) -> NoReturn:
-        reason = "a task that is isolated can ask for nothing on a remote worker"
+        reason = "an isolated task has no access to the database on a remote worker"
         raise Unsupported(reason=reason)
 
     async def arun(self, *_: Any, **__: Any) -> NoReturn:
@@ -156,7 +156,7 @@ def _run(
 ) -> AttemptEnd:
     try:
         task = _find(*location)
-    except BaseException as error:  # the code is at fault, not the job: another try may do
+    except BaseException as error:  # the code is at fault, not the job: a retry may help
         return AttemptEnd(Outcome.FAILED, error=error_record(error))
     app = task._app._serving(claim.tenant, database)
     store = None if database is None else app.store

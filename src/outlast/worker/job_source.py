@@ -156,7 +156,7 @@ class DatabaseSource:
         if not self.poller.is_plain(queues):
             capacity = self.capacity.claimable(alone=False)
             if capacity <= 0:
-                self.poller.put_back(queues)
+                self.poller.return_to_front(queues)
                 await self._flush_or_wait(capacity)
                 return
         await self._claim(self._requests.new(*queues, limit=capacity))
@@ -196,7 +196,7 @@ class DatabaseSource:
     def _begin(self, request: ClaimRequest, *, beside: bool) -> ClaimUnderWay:
         finisher = self._finisher
         ask = finisher.report_and_claim if beside else finisher.flush_and_claim
-        self.poller.asked(request.queue)
+        self.poller.claim_sent(request.queue)
         return ClaimUnderWay(request, asyncio.ensure_future(ask(request)))
 
     def _free_capacity(self) -> int:
@@ -243,7 +243,7 @@ class DatabaseSource:
             claims, asked_at = await answer
         except Exception as error:
             if isinstance(error, StoreUnavailable | DeadlineExceeded):
-                self.poller.put_back(request.queues)
+                self.poller.return_to_front(request.queues)
                 raise
             self.poller.failed(request)
             others = f" and {len(request.other_queues)} others" if request.other_queues else ""
@@ -255,7 +255,7 @@ class DatabaseSource:
         if request.task is None:
             self.poller.claimed(request, claims, took)
             if not claims and request.queue in self.breakers.held and not request.longest_due:
-                self.poller.rest_held(request.queues, took)
+                self.poller.back_off_held(request.queues, took)
             all_there_was = len(claims) < request.limit and request.cursor is None
             all_there_was = all_there_was and not request.longest_due
             if request.turn is not None:  # lanes give their shares, and may have more

@@ -1,12 +1,12 @@
-"""Jobs in hand that are in nobody's care: there are none, unless the worker itself has failed.
+"""Leak check: find jobs in flight that no part of the worker tracks, after an internal error.
 
-    in hand ─┬─ ahead: it waits for a slot
-             ├─ in a line, or in a task that carries it out
-             ├─ in a batch that is gathered or called
-             └─ ended, and on its way back
+    in flight ─┬─ claimed ahead: waits for a slot
+               ├─ queued, or running in a task
+               ├─ in a batch that is open or called
+               └─ ended, and to be reported
 
-A job that is in none of these places would be renewed for ever and never end: an error of ours
-between two of them must not cost more than an attempt.
+A job in none of these places would be renewed for ever and never end: an internal error between
+two of them must not cost more than an attempt.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class LeakCheck:
         return time.monotonic() >= self._check_at
 
     def check(self) -> None:
-        """One pass, between two turns of the worker.
-        Who is in nobody's care now and was not at the last look is taken care of here."""
+        """Recover jobs that are untracked now and were in the last check. Runs between two cycles
+        of the worker."""
         self._check_at = time.monotonic() + CHECK_INTERVAL_S
         self._runner.batches.tidy()
         self._in_flight.recount()
@@ -75,13 +75,13 @@ class LeakCheck:
     def _failure_end(self, job: InFlight) -> AttemptEnd:
         """A normal failure: a job that makes the worker fail each time must not be retried for
         ever."""
-        error = OutlastError("the worker itself failed at this job; its log says how")
+        error = OutlastError("internal error of the worker; see its log")
         if job.execution is None:
             return AttemptEnd(Outcome.FAILED, error=error_record(error))
         try:
             return job.execution.raised(error)
         except Exception:
-            log.exception("job %s: how it ended cannot be told", job.claim.id)
+            log.exception("job %s: the end of its attempt is unknown", job.claim.id)
             return AttemptEnd(Outcome.FAILED, error=error_record(error))
         finally:
-            job.execution.context.disown()  # a thread may still be at it
+            job.execution.context.disown()  # a thread may still be running it

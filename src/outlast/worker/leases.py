@@ -1,4 +1,5 @@
-"""Renewals in the database: claims, registration, liveness lock, and claims that never came."""
+"""Leases in the database: renew claims and registration, hold the liveness lock, release claims
+that never arrived."""
 
 from __future__ import annotations
 
@@ -36,12 +37,10 @@ P = ParamSpec("P")
 
 log = logging.getLogger("outlast.worker")
 
-LOCK_WAIT_SHARE = (
-    0.06  # of a lease that a renewal waits for a lock, so that the database can say so
-)
-RETRY_SHARE = 0.05  # of a lease until the next try, after somebody's lock was in the way
+LOCK_WAIT_SHARE = 0.06  # of a lease, for which a renewal waits for a lock before it fails
+RETRY_SHARE = 0.05  # of a lease, until the next try after a lock of another client
 MIN_LOCK_WAIT_S = 0.1
-MIN_CALL_TIMEOUT_S = 2.0  # that every call may take: less would give up on a busy machine
+MIN_CALL_TIMEOUT_S = 2.0  # less would time out on a busy machine
 
 
 def lock_wait(lease: float) -> float:
@@ -55,16 +54,16 @@ def max_renewal_s(lease: float) -> float:
 
 
 class LockedOut:
-    """Another client's lock keeps this worker from renewing. It keeps everyone from taking its
-    jobs, too, and every detector of expired leases gives owners the time to renew once when it is
-    gone: so what was safe at that moment is safe for that time from then on."""
+    """Extends leases while another client's lock prevents renewals. The lock prevents reclaims as
+    well, and after its release every detector of expired leases gives owners time to renew once: a
+    lease that was safe under the lock stays safe for that time."""
 
     def __init__(self, in_flight: InFlightJobs) -> None:
         self._in_flight = in_flight
         self._locked = False
 
     def locked(self, fences: Mapping[str, int], at: float, lease: float) -> float:
-        """At that moment there was a lock; the seconds until the next try."""
+        """A renewal met a lock at that time; returns the seconds until the next try."""
         self._in_flight.extend_while_locked(fences, at + lease * RENEWAL_SHARE * LEASE_SAFETY)
         if not self._locked:
             self._locked = True
@@ -92,17 +91,17 @@ class DatabaseLeases:
         self._runner = runner
         self._metrics = shared.metrics
         self._wakeup = shared.wakeup
-        self._disown = disown  # False: this claim has reached us
+        self._disown = disown  # returns False if this claim has arrived
         self._listening: asyncio.Future[None] | None = None
         self._notify = Loop("wake", self._notify_others, 60.0)
         self._to_notify: set[str] = set()
         self._lock = LockedOut(shared.in_flight)
-        self._unknown_claims: dict[tuple[str, int], float] = {}  # and when we first saw them
-        self._call_timeout = 0  # calls in a row that we gave up on
+        self._unknown_claims: dict[tuple[str, int], float] = {}  # with the time first seen
+        self._timed_out_calls = 0  # calls in a row that timed out
 
     def open(self, listener: HeartbeatListener, watch: Loop) -> None:
-        """One connection for our own leases and one for healing: a slow sweep delays no renewal,
-        and a fleet of many workers does not use up what the database has to give."""
+        """Open one connection for the worker's own leases and one for maintenance: a slow sweep
+        delays no renewal, and a large fleet does not exhaust the database's connections."""
         self._listener, self._watch = listener, watch
         wait = lock_wait(self._state.settings.lease)
         self.store = self._parent.clone(connections=1, lock_timeout=wait)
@@ -118,8 +117,9 @@ class DatabaseLeases:
     # Notifications and the liveness lock
 
     async def listen(self) -> float:
-        """Hear of news, and hold the liveness lock meanwhile; here, where nothing blocks the loop.
-        The first word says that it got through, sooner after a failure than other loops retry."""
+        """Listen for notifications and hold the liveness lock, in this thread, whose loop no
+        handler blocks. The first message shows that the connection works, and ends the back-off of
+        other loops."""
         listener, post, first = self._listener, self._wakeup.call_soon, True
 
         def on_notification(queue: str) -> None:
@@ -143,7 +143,7 @@ class DatabaseLeases:
         except OutlastError as error:
             if not isinstance(error, StoreBusy):
                 post(self._registration.watch_failed)
-                self.maintenance.detector.distrust_locks()  # others may have lost theirs with ours
+                self.maintenance.detector.distrust_locks()  # other workers may have lost theirs too
             raise
         finally:
             self._listening.cancel()
@@ -196,7 +196,7 @@ class DatabaseLeases:
         if renewed.lost or renewed.cancelling:
             self._wakeup.call_soon(self._runner.renewed, renewed, fences)
         if self._listening is None or self._listening.done():
-            self._watch.trigger()  # the database is there: so is what we watch
+            self._watch.trigger()  # the database responds: listen again
         await self._release_unknown(renewed.unknown_claims)
         known, proven = await self._with_deadline(
             worker_ops.heartbeat, id, len(fences), self._state.label
@@ -204,34 +204,33 @@ class DatabaseLeases:
         if not known:
             try:
                 await self._with_deadline(worker_ops.register, self._registration.row())
-            finally:  # also if the answer was lost
-                self.stop_listening()  # taken for dead: the next watch proves our life anew
+            finally:  # also if the response was lost
+                self.stop_listening()  # considered dead: listening again proves liveness
         elif not proven and self.store.holds_liveness_lock:
-            await self._with_deadline(
-                worker_ops.prove_liveness, id
-            )  # we hold the lock, and it says nothing
+            # The lock is held, but the row does not say so.
+            await self._with_deadline(worker_ops.prove_liveness, id)
         return settings.renew_every / 4 if renewed.busy else None
 
     async def _with_deadline(
         self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """With a deadline that leaves time to renew on another connection; longer each time, as a
-        database that is merely slow would be slower still if everyone kept giving up on it."""
-        most = max_renewal_s(self._state.settings.lease) * 2 ** min(self._call_timeout, 10)
+        """Run an operation with a deadline that leaves time to renew on another connection. The
+        deadline doubles after each timeout: retries would slow down a slow database further."""
+        most = max_renewal_s(self._state.settings.lease) * 2 ** min(self._timed_out_calls, 10)
         try:
             async with asyncio.timeout(most):
                 answer = await self.store.arun(operation, *args, **kwargs)
-            self._call_timeout = 0
+            self._timed_out_calls = 0
             return answer
         except TimeoutError as error:
-            self._call_timeout += 1
+            self._timed_out_calls += 1
             if isinstance(error, OutlastError):
                 raise
             raise DeadlineExceeded(seconds=round(most, 3)) from error
 
     async def _release_unknown(self, unknown: list[Claim]) -> None:
-        """A claim whose response was lost is owned in the database and held by no worker. Seen for
-        long enough, it is not just in transit: release it, unspent."""
+        """Release, unspent, claims whose response was lost: owned by this worker in the database,
+        but unknown to it. A claim seen only recently may still be in transit."""
         now = time.monotonic()
         known, self._unknown_claims = self._unknown_claims, {}
         for claim in unknown:
@@ -240,7 +239,7 @@ class DatabaseLeases:
             if young or not self._disown(claim):
                 self._unknown_claims[claim.id, claim.fence] = since
                 continue
-            log.warning("job %s: releasing a claim that never reached us", claim.id,
+            log.warning("job %s: releasing a claim that never reached this worker", claim.id,
                         extra=log_fields(claim))  # fmt: skip
             try:
                 ended = unreceived(claim)

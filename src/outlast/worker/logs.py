@@ -1,8 +1,9 @@
-"""Log lines that never keep work waiting, and never tell secrets.
+"""Log handler that never blocks the worker, and formatters that mask secrets.
 
-Lines go through a bounded queue to a thread that writes them. If whoever reads them stops reading,
-the queue fills up, further lines are dropped and counted, and the count is logged when there is
-room again. Arguments and results are never logged; what error messages may quote is masked.
+Lines go through a bounded queue to a thread that writes them. If the reader of the stream stops
+reading, the queue fills up, further lines are dropped and counted, and the count is logged when
+there is room again. Arguments and results are never logged; secrets that an error message quotes
+are masked.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from datetime import UTC, datetime
 
 from ..model.safe_text import storable_text
 
-# What a line about a job carries; the last ones tell of its end.
+# Fields of a line about a job; those in the second row are about its end.
 JOB_FIELDS = (
     "job", "task", "queue", "attempt", "fence", "tenant", "trace",
     "outcome", "state", "error_type", "error_message", "traceback", "duration",
 )  # fmt: skip
-QUOTING_FIELDS = {"error_message", "traceback"}  # that may quote what looks like a secret
-MAX_QUEUED_LINES = 10_000  # lines that may wait
+QUOTING_FIELDS = {"error_message", "traceback"}  # may quote secrets
+MAX_QUEUED_LINES = 10_000
 MAX_LINE_LENGTH = 20_000  # characters of one line
-MAX_READ_LENGTH = 10 * MAX_LINE_LENGTH  # characters that are looked at
-FLUSH_WAIT_S = 0.5  # seconds at exit to write what still waits
+MAX_READ_LENGTH = 10 * MAX_LINE_LENGTH  # characters that are scanned for secrets
+FLUSH_WAIT_S = 0.5  # seconds at exit to write queued lines
 STDERR = 2
 
 _SECRETS = r"(?:passw(?:or)?d|pwd|secret|token|api[_-]?key|authorization|credential)"
-# All repetitions are bounded: a log line may be as long as somebody's file.
+# All repetitions are bounded: a log line may be as long as a file.
 _NAME = rf"{_SECRETS}[\w-]{{0,40}}"
 _VALUE = r"""(?:"[^"]{0,999}"?|'[^']{0,999}'?|(?:bearer|basic)\s+\S{1,999}|[^\s,;&)}\]]{1,999})"""
 _COUNTED = re.compile(
@@ -44,7 +45,7 @@ _NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,12})?")
 
 
 def _masked_pair(found: re.Match[str]) -> str:
-    """`password=***`; a pair whose value is no secret stays."""
+    """Mask the value of a pair, as in `password=***`, unless it is not a secret."""
     name, separator, value = found["name"], found["separator"], found["value"]
     before = found.string[max(0, found.start() - 4) : found.start()]
     keeps = _is_no_secret(before, name, value)
@@ -52,7 +53,7 @@ def _masked_pair(found: re.Match[str]) -> str:
 
 
 def _is_no_secret(before: str, name: str, value: str) -> bool:
-    """Whether a value is none although its name contains such a word: `events_per_token=100`,
+    """Whether a value is not a secret although its name looks like one: `events_per_token=100`,
     `max_tokens: 4096`, `token_count=7`, `token_expired: True`, `unexpected token: <`."""
     plain = value.strip("'\"")
     if plain.lower() in _NO_VALUES or (len(plain) <= 2 and not re.search(r"\w", plain)):
@@ -89,7 +90,7 @@ def set_up(level: str | int = "info", format: str = "text", fd: int = STDERR) ->
     """Send the log of this process to a file descriptor, as `text` for people or as `json` lines;
     `none` leaves logging to the program.
 
-    Called again, it replaces what it did before; handlers that others installed are left alone.
+    A second call replaces the first; other log handlers are left alone.
     """
     formatters = {"text": TextFormatter, "json": JsonFormatter}
     tear_down()
@@ -103,11 +104,11 @@ def set_up(level: str | int = "info", format: str = "text", fd: int = STDERR) ->
     handler.previous = root.level
     root.addHandler(handler)
     root.setLevel(level.upper() if isinstance(level, str) else level)
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # else it tells the url of every call
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # at info, it logs the URL of every call
 
 
 def tear_down() -> None:
-    """Undo `set_up`, as far as it was called."""
+    """Undo `set_up`, if it was called."""
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, QueuedHandler)]:
         root.removeHandler(handler)
@@ -116,30 +117,31 @@ def tear_down() -> None:
 
 
 def dropped() -> int:
-    """How many lines of this process nobody read fast enough."""
+    """The number of log lines that this process has dropped because the stream was full."""
     return sum(
         one.dropped for one in logging.getLogger().handlers if isinstance(one, QueuedHandler)
     )
 
 
 def redact(text: str) -> str:
-    """The text with what looks like a secret masked, and its middle cut out if it is long."""
+    """Mask likely secrets in a text; cut the middle out of a long one."""
     text = text[:MAX_READ_LENGTH]
     lowered = text.lower()
     for hints, pattern, masked in _MASKS:
-        if any(hint in lowered for hint in hints):  # most lines have none, and this is quick
+        if any(hint in lowered for hint in hints):  # a quick test: most lines have no secret
             text = pattern.sub(masked, text)
     return storable_text(text, MAX_LINE_LENGTH)
 
 
 class QueuedHandler(logging.Handler):
-    """Hands finished lines to a thread. Emitting waits for nothing that a reader could hold up."""
+    """Log handler that passes formatted lines to a thread, so that a slow reader blocks no
+    caller."""
 
     def __init__(self, fd: int = STDERR, capacity: int = MAX_QUEUED_LINES) -> None:
         super().__init__()
         self.previous = logging.NOTSET  # the root's level
-        self.dropped = 0  # in all
-        self._reported_drops = 0  # of these, how many the log has admitted
+        self.dropped = 0  # lines in total
+        self._reported_drops = 0  # of these, the lines whose loss is logged
         self._fd = fd
         self._capacity = capacity
         self._pid = 0
@@ -163,7 +165,8 @@ class QueuedHandler(logging.Handler):
         return (text + "\n").encode()
 
     def _start(self) -> None:
-        """With the first line; and anew after a fork, which neither threads nor locks survive."""
+        """Start the thread, at the first line and after a fork, which no thread or lock
+        survives."""
         self._pid = os.getpid()
         self._queue = queue.Queue(self._capacity)
         self._thread = threading.Thread(target=self._write, name="outlast-log", daemon=True)
@@ -174,21 +177,21 @@ class QueuedHandler(logging.Handler):
             self._put(line)
             if missing := self.dropped - self._reported_drops:
                 self._reported_drops += missing
-                message = f"{missing} log lines were dropped: nobody read them fast enough"
+                message = f"{missing} log lines were dropped: the output was blocked"
                 self._put(self._line(_record(message)))
 
     def _put(self, line: bytes) -> None:
         # Not through sys.stderr: its lock, held by a blocked write, would abort the interpreter's
-        # own end. A reader that is gone for good (a broken pipe) is nobody to tell.
+        # exit. A broken pipe has no reader left, so the error is ignored.
         with suppress(OSError):
             while line:
                 try:
                     line = line[os.write(self._fd, line) :]
-                except BlockingIOError:  # somebody else made it non-blocking
+                except BlockingIOError:  # another process made the descriptor non-blocking
                     time.sleep(0.05)
 
     def close(self) -> None:
-        """Write what still waits, if somebody reads it. Called by logging at exit."""
+        """Write queued lines, within a time limit. Called by `logging` at exit."""
         super().close()
         thread, self._thread = self._thread, None
         if thread is not None and self._pid == os.getpid():
@@ -199,7 +202,7 @@ class QueuedHandler(logging.Handler):
 
 
 class TextFormatter(logging.Formatter):
-    """Short, for people: `12:00:00.123 WARNING outlast.worker: …`, one line but for tracebacks."""
+    """Text format: `12:00:00.123 WARNING outlast.worker: …`, one line except for tracebacks."""
 
     default_time_format = "%H:%M:%S"
     default_msec_format = "%s.%03d"
@@ -214,12 +217,12 @@ class TextFormatter(logging.Formatter):
         return redact(text)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        # What somebody's error says must not look like a line of ours, nor move the cursor.
+        # Text from an error must not imitate a log line or control the terminal.
         return super().formatMessage(record).translate(_CONTROLS)
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """JSON format: one object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {

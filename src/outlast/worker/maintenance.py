@@ -1,4 +1,4 @@
-"""Maintenance that every worker does for the fleet: reclaim lost jobs, expire, prune, audit."""
+"""Maintenance, which every worker does for the fleet: reclaim lost jobs, expire, prune, audit."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class Signals:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What maintenance knows of this worker's outcomes."""
+    """The outcomes of this worker, as maintenance needs them."""
 
     decide: DecideFn
     refused: deque[Refusal]  # late outcomes that are not recorded yet
-    trouble: Callable[[], str | None]  # why outcomes cannot be stored, if that lasts
+    trouble: Callable[[], str | None]  # why outcomes cannot be stored, if the failure persists
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Maintenance:
         ]
 
     def _archive_loops(self) -> list[Loop]:
-        """Only PostgreSQL has an archive. Days that it has are dropped even when nothing moves."""
+        """The archive duty, on PostgreSQL only. It drops expired days even when no job moves."""
         if (partitions := self.store.partitions) is None:
             return []
         archiver = Archiver(self.store, partitions, self._state, self._retention)
@@ -157,7 +157,7 @@ class Maintenance:
         return [Loop("archive", self.duties.skip_after_outage(duty), ARCHIVE_EVERY_S)]
 
     def _blob_loops(self) -> list[Loop]:
-        """Only a worker with a blob store can sweep it."""
+        """The sweep of blobs, for workers with a blob store."""
         if self._blobs is None:
             return []
         sweeper = BlobSweeper(self.store, self._blobs, self._retention.blob_grace, self._state)
@@ -165,9 +165,9 @@ class Maintenance:
         return [Loop("blobs", self.duties.duty("blobs", sweeper.once, every), every)]
 
     async def reclaim(self) -> float | None:
-        """Reclaim the jobs of dead workers. After the database was away or locked, no worker could
-        renew: leases prove nothing until live workers had time to do so. Nor do deadlines: an
-        outcome may have waited for the database just as long."""
+        """Reclaim the jobs of dead workers. While the database was unavailable or locked, no worker
+        could renew or report outcomes: neither leases nor deadlines prove anything until live
+        workers have had time to."""
         try:
             signs = await self.detector.read_signs()
             result = await self._reclaim(signs)
@@ -213,13 +213,13 @@ class Maintenance:
         return result
 
     async def _reclaim_expired(self) -> ReclaimResult:
-        """Reclaim expired leases, as far as they are trusted. A pass that goes through shows that
-        owners can renew; one that meets a lock shows that they cannot."""
+        """Reclaim trusted expired leases. A pass that succeeds shows that owners can renew; a pass
+        that meets a lock shows that they cannot."""
 
         trust = self.detector.trust
 
         def believed(limit: int, skip: int) -> Op[ReclaimResult]:
-            sent = time.monotonic()  # when a connection was free: the wait for one does not count
+            sent = time.monotonic()  # the wait for a connection does not count
 
             def probed() -> None:
                 trust.probed(sent, time.monotonic())
@@ -236,8 +236,8 @@ class Maintenance:
         return lost
 
     async def reclaim_from(self, dead: list[str]) -> ReclaimResult:
-        """Reclaim all jobs of these workers at once. If a row fails, reclaim them one by one, and
-        leave that row to its lease."""
+        """Reclaim all jobs of these workers at once. If a row fails, reclaim in smaller batches,
+        and leave that row to its lease."""
         try:
             return await self.store.arun(reclaim_from_workers, dead, "lock")
         except Exception as error:
@@ -261,7 +261,7 @@ class Maintenance:
             self._signals.poll()
 
     async def _record(self, result: ReclaimResult) -> None:
-        """Record every pass that found something, and an idle one from time to time."""
+        """Record every pass that found something, and idle ones at intervals."""
         now = time.monotonic()
         if result.found or now >= self._record_at:
             self._record_at = now + RECORD_INTERVAL_S * self._fleet_share

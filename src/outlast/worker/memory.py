@@ -1,6 +1,6 @@
-"""Free memory: a worker that is short of it waits instead of claiming.
+"""Free memory of the machine, or of the container if that has less.
 
-The tighter of two limits counts: the machine's, and the container's if there is one.
+A worker that is short of memory waits instead of claiming.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def free_megabytes(machine: Path = MEMINFO, container: Path = CGROUP) -> float:
-    """Infinite if the system does not report it."""
+    """Free memory in megabytes; infinite if the system does not report it."""
     return min(_machine(machine), _container(container))
 
 

@@ -1,6 +1,6 @@
-"""Judging failures: is it the job, or an outage of what its task depends on?
+"""Outage judge: decides whether the job or a dependency of its task is at fault.
 
-A local worker asks its `Breakers`. A remote worker reports what it saw, and its server decides.
+A local worker uses its `Breakers`. A remote worker reports its failures, and its server decides.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from ..model.outcome import AttemptEnd, Error
 
 
 class OutageJudge(Protocol):
-    """Decides whether failures are an outage's. A remote worker leaves that to its server. While
-    both mappings are empty, no success has to be reported."""
+    """Decides whether failures are caused by an outage. While both mappings are empty, successes
+    need not be judged."""
 
     @property
     def open(self) -> Mapping[Circuit, OpenBreaker]: ...

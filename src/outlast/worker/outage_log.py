@@ -1,7 +1,7 @@
-"""Log of database outages: one line when the database goes away, one when it answers again.
+"""Log of database outages: one line when the database becomes unavailable, one when it responds.
 
-Each part of a worker notices an outage by itself. The first one to fail is logged with its reason;
-the others log at debug level until the database has answered.
+Each part of a worker notices an outage by itself. The first failure is logged with its reason;
+later ones are logged at debug level until the database has responded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..model.humanize import format_duration
 log = logging.getLogger("outlast.worker")
 
 REPEAT_INTERVAL_S = 60.0  # seconds between two lines about one outage
-QUIET_AFTER_S = 5.0  # seconds after a line in which a further outage is not announced
+QUIET_AFTER_S = 5.0  # seconds after a line in which a further outage is not logged
 
 
 class OutageLog:
@@ -26,13 +26,13 @@ class OutageLog:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._since: float | None = None  # None: the database answers
+        self._since: float | None = None  # None: the database responds
         self._announced = False
         self._logged_at = -REPEAT_INTERVAL_S
 
     def logs(self, error: Exception, wait: float) -> bool:
-        """Whether an error is part of an outage, which is logged here; else the caller logs it. A
-        deadline alone may be one slow statement."""
+        """Whether an error belongs to an outage, which is logged here; else the caller logs it. A
+        missed deadline alone may be one slow statement."""
         if isinstance(error, ServerUnavailable) or not isinstance(error, StoreUnavailable):
             return isinstance(error, DeadlineExceeded) and self._since is not None
         with self._lock:
@@ -46,7 +46,7 @@ class OutageLog:
         return True
 
     def answered(self) -> None:
-        """The database has answered."""
+        """The database has responded."""
         if self._since is None:
             return
         with self._lock:

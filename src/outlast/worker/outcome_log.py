@@ -1,8 +1,8 @@
-"""Log lines about the ends of attempts: they say why, and quote no arguments.
+"""Log lines about the ends of attempts, with the error but without arguments.
 
-A handler's error may quote its arguments. What is marked as a secret is masked before the error is
-stored; here, other texts among the arguments are masked, too. `outlast job ID` shows the error in
-full to those who may read the job.
+A handler's error may quote its arguments. Marked secrets are masked before the error is stored; in
+log lines, all texts among the arguments are masked. `outlast job ID` shows the stored error to
+users who may read the job.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .in_flight import InFlight, log_fields
 
 log = logging.getLogger("outlast.worker")
 
-MAX_MESSAGE_LENGTH = 500  # characters of an error's message; the job has all of it
+MAX_MESSAGE_LENGTH = 500  # characters of an error's message; the job has the full message
 
 
 def log_failure_of(
@@ -45,8 +45,8 @@ def log_failure_of(
 
 
 def log_success_of(job: InFlight | None, claim: Claim, now: float) -> None:
-    """Log an attempt that succeeded, and how long its handler took. The caller checks the level:
-    once for a batch."""
+    """Log an attempt that succeeded, with its duration. The caller checks the level, once per
+    batch."""
     took = now - job.began_at if job is not None and job.began_at else None
     facts = {**log_fields(claim), "outcome": "succeeded", "state": "succeeded", "duration": took}
     shown = "" if took is None else f" in {took:.3f} s"
@@ -64,10 +64,10 @@ def _facts(claim: Claim, transition: Transition, error: dict[str, str]) -> dict[
 
 
 def _without_arguments(text: str, claim: Claim) -> str:
-    """The text with those texts masked that are among the job's arguments."""
+    """Mask texts that occur among the job's arguments."""
     try:
         given = json.loads(claim.args)
-    except ValueError:  # damaged: nothing can be told apart
+    except ValueError:  # damaged: single texts cannot be found
         return text.replace(claim.args, MASK) if claim.args else text
     for word in sorted(set(_texts(given)), key=len, reverse=True):
         if word in text:
@@ -76,7 +76,7 @@ def _without_arguments(text: str, claim: Claim) -> str:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in a JSON value, and how a `repr` of each would show it."""
+    """The texts in a JSON value, each also as its `repr` shows it."""
     if isinstance(value, str):
         for spelling in (value, repr(value)[1:-1]):
             if len(spelling) >= MIN_MASKED_CHARS:

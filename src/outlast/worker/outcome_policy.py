@@ -1,4 +1,4 @@
-"""The outcome of an attempt, decided by the job's own policy or by that of its task."""
+"""Outcome policy: the next state of a job, by its own retry policy or that of its task."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Detect the death of the supervisor: a pipe on which nothing is ever written.
+"""Parent pipe: lets children detect the death of their supervisor. No data is ever written to it.
 
-The supervisor alone holds the writing end, so the kernel closes it when the supervisor dies, even
-by SIGKILL. A child that reads the end of the pipe drains and leaves; one that cannot drain is gone
-soon after, because nobody is left to kill it.
+Only the supervisor holds the writing end, so the kernel closes it when the supervisor dies, even
+by SIGKILL. A child that reads the end of the pipe drains and exits; a child that cannot drain kills
+itself soon after, because its supervisor no longer can.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("outlast.worker")
 
 PIPE_VARIABLE = "OUTLAST_LIFELINE"
-ORPHAN_OVERTIME_S = (
-    5.0  # seconds beyond the grace time that an orphan may need to hand in its outcomes
-)
+ORPHAN_OVERTIME_S = 5.0  # seconds beyond the grace time for an orphan to report its outcomes
 
 
 class ParentPipe:
@@ -33,7 +31,7 @@ class ParentPipe:
         self.reading, self._writing = os.pipe()
 
     def environment(self) -> dict[str, str]:
-        """What a child is started with; `reading` must be passed on to it."""
+        """The environment of a child, which must also inherit `reading`."""
         return {**os.environ, PIPE_VARIABLE: str(self.reading)}
 
     def close(self) -> None:
@@ -42,8 +40,9 @@ class ParentPipe:
 
 
 def watch_parent(worker: Worker) -> bool:
-    """The child's side: stop the worker when the supervisor is gone. False: nobody supervises."""
-    # Taken out of the environment: it means nothing to the processes that this one starts.
+    """The child's side: stop the worker when the supervisor is gone. Returns False without a
+    supervisor."""
+    # Removed from the environment, so that child processes do not inherit it.
     fd = _pipe_descriptor(os.environ.pop(PIPE_VARIABLE, ""))
     if fd is None:
         return False
@@ -66,7 +65,8 @@ def _watch(fd: int, worker: Worker) -> None:
 
 
 def _pipe_descriptor(text: str) -> int | None:
-    """The descriptor, if it is one: a variable that was inherited by mistake ends nothing."""
+    """The descriptor, if it is a pipe: a variable inherited by mistake must not stop the
+    worker."""
     try:
         fd = int(text)
         return fd if stat.S_ISFIFO(os.fstat(fd).st_mode) else None

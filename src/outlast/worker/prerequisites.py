@@ -1,4 +1,4 @@
-"""Results of a job's prerequisites: read a page at a time, however many there are."""
+"""Results of a job's prerequisites, read in pages."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PAGE_SIZE = 200
 
 
 class PrerequisiteResults:
-    """Iterable in sync handlers, async-iterable in async ones; each time from the beginning. The
-    jobs, or only what each gave: then also what is kept by reference, one after the other."""
+    """The prerequisites as jobs, or only their results, each fetched if it is stored by reference.
+    Iterable in sync handlers and async-iterable in async ones, each time from the beginning."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which claims of a worker go to the longest due job of a queue, whatever its priority."""
+"""Priority share: the claims of a worker that take a queue's longest due job, of any priority."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from ..model.priority_share import takes_longest_due
 
-COST_FACTOR = 9  # times as long as such claims take is the pause until the next
+COST_FACTOR = 9  # pause until the next such claim, as a multiple of its duration
 
 
 @dataclass(slots=True)
 class PriorityShare:
-    """The share of one queue: a tenth of its claims, and at most a tenth of the time. (Heads of
-    priorities may lie behind entries of jobs that were taken, which an old snapshot keeps.)"""
+    """The share of one queue: a tenth of its claims, and at most a tenth of the time. (The search
+    may have to skip index entries of taken jobs, which an old snapshot keeps.)"""
 
-    claims: int = 0  # that left jobs behind
+    claims: int = 0  # number of claims that left jobs behind
     took: float = 0.0  # seconds, the last of its claims
     not_before: float = 0.0
 
@@ -24,7 +24,7 @@ class PriorityShare:
         return takes_longest_due(self.claims) and time.monotonic() >= self.not_before
 
     def claimed(self, longest_due: bool, took: float) -> None:
-        if longest_due:  # one slow claim says nothing: the machine may have been busy
+        if longest_due:  # the faster of two claims counts: the machine may have been busy
             self.not_before = time.monotonic() + COST_FACTOR * min(took, self.took)
             self.took = took
         if longest_due or not takes_longest_due(self.claims):

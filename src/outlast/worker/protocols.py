@@ -1,10 +1,10 @@
-"""The three parts in which a local and a remote worker differ, and services that run beside it.
+"""Protocols of the three parts in which local and remote workers differ, and of services.
 
-JobSource    where jobs come from         claims in the database / offers of a server
-OutcomeSink  where outcomes and events go  the database / reports to a server
-LeaseHolder  how claims are kept          renewals from a thread of its own
+JobSource      provides jobs                      claims in the database / offers of a server
+OutcomeSink    stores outcomes and events         in the database / reports to a server
+LeaseHolder    renews claims                      in a thread of its own
 
-WorkerService  runs in the worker's event loop: sources, and the connections of outboxes
+WorkerService  runs in the worker's event loop    sources, and the connections of outboxes
 """
 
 from __future__ import annotations
@@ -21,60 +21,60 @@ if TYPE_CHECKING:
 
 class JobSource(Protocol):
     async def open(self) -> None:
-        """Before anything is claimed: register. Waits for a database that is away."""
+        """Register, before the first claim. Waits for an unavailable database."""
 
     async def ready(self) -> None:
-        """With renewals under way: what has to be there before the first claim."""
+        """Wait for the conditions of the first claim, while renewals are running."""
 
     async def cycle(self) -> None:
-        """Hand in outcomes, claim jobs and start them; or wait for something to do."""
+        """Report outcomes, claim jobs and start them; or wait for something to do."""
 
     async def stop(self) -> None:
         """Claim nothing more."""
 
     async def leave(self) -> None:
-        """When nothing is running any more: deregister."""
+        """Deregister, after the last job has ended."""
 
     async def aclose(self) -> None: ...
 
     def notify(self, queue: str) -> None:
-        """Jobs may be ready in this queue, or ("") in any; with a !, jobs were cancelled."""
+        """Jobs may be ready in this queue, or ("") in any queue; with a !, jobs were cancelled."""
 
     def drop_claims(self, claims: Sequence[Claim]) -> None:
-        """These could not be renewed in time, and were stopped."""
+        """Forget claims that could not be renewed in time and were stopped."""
 
     @property
     def failure(self) -> OutlastError | None:
-        """Why it stopped the worker, if it did."""
+        """The error for which it stopped the worker, if any."""
 
 
 class OutcomeSink(Protocol):
-    handlers_are_short: bool  # handlers are short: outcomes follow their claims within a moment
+    handlers_are_short: bool  # outcomes follow their claims within a moment
 
     def __len__(self) -> int:
-        """Outcomes, events and acceptances that can be handed in now."""
+        """The number of outcomes, events and acceptances that can be reported now."""
 
     @property
     def set_aside_count(self) -> int:
-        """Outcomes that are set aside because they cannot be stored."""
+        """The number of outcomes that are set aside because they cannot be stored."""
 
     def add(self, held: InFlight) -> None: ...
 
     def reported(self) -> set[InFlight]:
-        """Jobs whose outcomes wait, or are on their way."""
+        """Jobs whose outcomes wait to be reported or are being reported."""
 
     def due_in(self) -> float:
-        """Seconds until streamed output is to be handed in; infinite if none waits."""
+        """Seconds until streamed output is due; infinite if none waits."""
 
     def add_event(self, claim: Claim, kind: str, data: str, n: int | None = None) -> bool:
-        """From any thread: an event or a chunk of output of a running job. Returns whether there is
-        something new to hand in."""
+        """From any thread: add an event or a chunk of output of a running job. Returns whether the
+        worker should wake up to report it."""
 
     def pending_events(self, claim: Claim) -> list[dict[str, object]]:
-        """From any thread: its events that may not be stored yet."""
+        """From any thread: the events of a claim that may not be stored yet."""
 
     async def flush(self) -> None:
-        """Hand in everything that can be handed in now."""
+        """Report everything that can be reported now."""
 
 
 class LeaseHolder(Protocol):
@@ -94,10 +94,10 @@ class LeaseHolder(Protocol):
     def start(self, listener: HeartbeatListener) -> None: ...
 
     def renew_now(self) -> None:
-        """A job was cancelled: find out which."""
+        """Renew now: a renewal returns which jobs were cancelled."""
 
     def retry_failed(self) -> None:
-        """The database is back: what failed need not wait any longer."""
+        """Run failed loops again at once: the database is available."""
 
     def notify(self, queues: set[str]) -> None:
         """Notify other workers that jobs are ready in these queues."""
@@ -106,21 +106,21 @@ class LeaseHolder(Protocol):
         """Stop renewing soon, without waiting; the liveness lock stays."""
 
     def quiesce_now(self) -> None:
-        """Wait until nothing is renewed any more."""
+        """Wait until renewals have ended."""
 
     def stop(self) -> None:
-        """Give up the liveness lock, too."""
+        """Release the liveness lock as well."""
 
     def join(self) -> None: ...
 
 
 class HeartbeatListener(Protocol):
-    """What the heartbeat thread tells the worker; each is called in the worker's event loop."""
+    """Callbacks of the heartbeat thread, called in the worker's event loop."""
 
     def on_notify(self, queue: str) -> None: ...
 
     def on_answer(self) -> None:
-        """The database answers again."""
+        """The database responds again."""
 
     def on_draining(self, draining: bool) -> None: ...
 
@@ -128,17 +128,17 @@ class HeartbeatListener(Protocol):
         """Some leases could not be renewed in time."""
 
     def beat(self) -> None:
-        """Once a second."""
+        """Called once a second."""
 
 
 class WorkerService(Protocol):
-    """Runs beside a worker, in its event loop."""
+    """A service that runs beside a worker, in its event loop."""
 
     async def start(self) -> None:
-        """The worker is about to claim its first job."""
+        """Start, before the worker claims its first job."""
 
     async def stop(self) -> None:
-        """The worker stops: begin nothing more. Jobs may still be running."""
+        """Begin nothing more: the worker stops, but jobs may still be running."""
 
     async def aclose(self) -> None:
-        """No job is running any more."""
+        """Close, after the last job has ended."""

@@ -1,4 +1,4 @@
-"""Pruning: remove jobs that ended long ago, in small transactions."""
+"""Pruner: removes jobs whose retention is over, in small transactions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Pruner:
         self._queues = QueuePruner(store, blobs)
 
     async def prune(self) -> DutyTally:
-        """Remove everything that is due, with room for others between the transactions."""
+        """Remove all due rows, with pauses between the transactions."""
         keep, removed = self._keep, 0
         for once in (
             partial(retention.prune, "succeeded", keep.keep_succeeded),
@@ -54,8 +54,8 @@ class Pruner:
         return DutyTally(found=removed, healed=removed)
 
     async def _prune_lanes(self) -> None:
-        """Token buckets of lanes that are full again, as those of lanes that are gone; and what is
-        counted for quotas of the past."""
+        """Prune full token buckets, such as those of lanes that are gone, and the counts of past
+        quota periods."""
         batch = self._keep.prune_batch
         for prune in (prune_lanes, prune_quotas):
             while await self._store.arun(prune, batch) == batch:
@@ -65,8 +65,8 @@ class Pruner:
         await self._store.arun(give_back_lapsed)
 
     async def _sequence_events(self) -> None:
-        """Followers of events assign their positions. Without any, it is done here now and then:
-        the first follower would otherwise wait until all of them have one."""
+        """Assign positions to events, which their followers do otherwise. Without followers, the
+        first one would have to wait for all of them."""
         full = events.MAX_POSITIONS_PER_BATCH
         while (await self._store.arun(events.assign_positions))[0] == full:
             if self._state.stopping:
@@ -77,9 +77,8 @@ class Pruner:
 class QueuePruner:
     """Prunes queues with a shorter retention of their own.
 
-    Ended jobs are found by the time of their end, whichever queue they were in. So each pass
-    continues where the last one stopped, and now and then one starts over, for jobs that a flow
-    still needed then.
+    Ended jobs are found by their end time, across all queues. So each pass continues where the last
+    one stopped, and a full scan at intervals finds jobs that a flow needed before.
     """
 
     def __init__(self, store: Store, blobs: Blobs | None = None) -> None:
@@ -89,7 +88,7 @@ class QueuePruner:
         self._full_scan_at = 0.0
 
     async def once(self, batch: int) -> int:
-        """One pass over all of these queues; how many jobs were removed."""
+        """Prune all these queues once; returns the number of removed jobs."""
         if time.monotonic() >= self._full_scan_at:
             self._since.clear()
             self._full_scan_at = time.monotonic() + FULL_SCAN_INTERVAL_S

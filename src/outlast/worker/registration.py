@@ -1,4 +1,4 @@
-"""A worker's row in the table of workers, and its way in and out."""
+"""Registration of a worker: its row in the table of workers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .state import WorkerState
 
 log = logging.getLogger("outlast.worker")
 
-LIVENESS_WAIT_S = 1.0  # before the first claim, for a liveness lock that cannot be had
+LIVENESS_WAIT_S = 1.0  # before the first claim, for a liveness lock that is unavailable
 
 
 def registration_row(
     state: WorkerState, tasks: Sequence[str], concurrency: int
 ) -> dict[str, object]:
-    """The row of a worker, as others see it."""
+    """The row of a worker in the table of workers."""
     return {
         "id": state.id,
         "host": socket.gethostname(),
@@ -43,7 +43,7 @@ def registration_row(
 
 
 class Registration:
-    """`tasks` gives the names of the tasks that it runs, `declare` stores what the code declares
+    """Registers a worker with the names of its `tasks`; `declare` stores what the code declares
     about queues. `owned`: the store is closed with it."""
 
     def __init__(
@@ -64,14 +64,14 @@ class Registration:
         self._tasks = tasks
         self._concurrency = concurrency
         self._declare = declare
-        self.proven = asyncio.Event()  # the liveness lock is held, and news are heard
+        self.proven = asyncio.Event()  # liveness lock held, listening for notifications
         self._watch_failed = False
 
     def row(self) -> dict[str, Any]:
         return registration_row(self._state, self._tasks(), self._concurrency)
 
     async def register(self) -> None:
-        """A database that is not there yet is waited for."""
+        """Register; waits for an unavailable database."""
         backoff = Backoff()
         while not self._state.stopping:
             try:
@@ -88,14 +88,14 @@ class Registration:
                 await self._wakeup.wait_out_failure(wait, self._state.stopping)
 
     def watch_failed(self) -> None:
-        """There may be no liveness lock for a while."""
+        """The watch failed: the liveness lock may be unavailable for a while."""
         self._watch_failed = True
         self._wakeup.set()
 
     async def wait_for_liveness(self, watched: Callable[[], bool]) -> None:
-        """What is claimed before the liveness lock is held waits for a lease if we die: so the lock
-        comes first. On a busy machine that takes a while, but no longer than a lease. `watched`:
-        whether the heartbeat thread, which takes the lock, is alive."""
+        """Wait for the liveness lock, for a lease at most: without it, jobs of a dead worker are
+        reclaimed only when their leases expire. `watched`: whether the heartbeat thread, which
+        takes the lock, is alive."""
         began = time.monotonic()
         while not self.proven.is_set() and not self._state.stopping and watched():
             most = LIVENESS_WAIT_S
@@ -106,9 +106,9 @@ class Registration:
             await self._wakeup.wait(left)
 
     async def deregister(self) -> None:
-        """Before the liveness lock is given up: else, with a slow database, others would take us
-        for dead."""
-        with suppress(StoreError):  # others will find out
+        """Deregister before the liveness lock is released: with a slow database, other workers
+        would otherwise consider this one dead."""
+        with suppress(StoreError):  # other workers will detect the death
             await self.store.arun(deregister, self._state.id)
 
     async def aclose(self) -> None:

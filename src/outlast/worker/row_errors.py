@@ -21,31 +21,31 @@ log = logging.getLogger("outlast.worker")
 
 
 def is_row_error(error: BaseException) -> bool:
-    """Whether an error is about the rows that the database was given, not about the database."""
+    """Whether an error is caused by the rows that were sent, not by the database."""
     if isinstance(error, StoreError):
         return bool(error.facts.get("refused"))
     return isinstance(error, OutlastError)
 
 
 def is_unexpected(error: BaseException) -> bool:
-    """Whether an error is not one of Outlast's: a row may be at fault, or a bug."""
+    """Whether an error is not one of Outlast's: a row may be at fault, or there is a bug."""
     return isinstance(error, Exception) and not isinstance(error, OutlastError | OSError)
 
 
 class RowSuspicion:
-    """Whether a row is at fault. An unexpected error counts as one the second time in a row:
-    storing rows one by one does no harm, and retrying the same batch for ever does."""
+    """Decides whether a row is at fault. The second unexpected error in a row counts as a fault of
+    a row: storing rows one by one is harmless, but the same batch must not be retried for ever."""
 
     def __init__(self) -> None:
-        self._unforeseen = 0
+        self._unexpected_count = 0
 
     def blames_row(self, error: BaseException) -> bool:
-        self._unforeseen += is_unexpected(error)
-        return is_row_error(error) or (is_unexpected(error) and self._unforeseen > 1)
+        self._unexpected_count += is_unexpected(error)
+        return is_row_error(error) or (is_unexpected(error) and self._unexpected_count > 1)
 
     def clear(self) -> None:
         """Reset after a success."""
-        self._unforeseen = 0
+        self._unexpected_count = 0
 
 
 async def run_isolated(
@@ -54,8 +54,8 @@ async def run_isolated(
     suspicion: RowSuspicion,
     failure: str,
 ) -> DutyTally:
-    """Apply a change to all of these jobs at once. A refused batch is halved until the row at fault
-    is found: it is logged as a `failure`, and left alone."""
+    """Apply a change to all these jobs at once. A failing batch is halved until the faulty row is
+    found, which is logged as a `failure` and left alone."""
     if not ids:
         return DutyTally()
     try:
@@ -76,7 +76,7 @@ async def run_isolated(
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether nothing can be stored at present, or the worker is asked to stop."""
+    """Whether the database is unavailable, or the worker is asked to stop."""
     away = (StoreUnavailable, DeadlineExceeded, SchemaMismatch, Unsupported)
     if isinstance(error, away) or not isinstance(error, Exception):
         return True

@@ -1,7 +1,7 @@
-"""Fire due schedules of the tasks that this worker has. There is no leader: a schedule fires once
-because its row advances only once.
+"""Schedule firer: fires due schedules of this worker's tasks. There is no leader: a schedule fires
+once because its row advances only once.
 
-While no schedule is due, no query is sent: the sign comes with the poll for lost claims.
+While no schedule is due, no query is sent: the poll for lost claims also returns the first due one.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("outlast.worker")
 
 ANNOUNCE_INTERVAL_S = 6 * 3600.0  # between announcements of a long-running worker
-CLOCK_STEP_S = 2.0  # backwards, of the database's clock; less may be a slow response
-FOREIGN_INTERVAL_S = 15.0  # between checks while the first due schedule is of another worker's task
+CLOCK_STEP_S = 2.0  # backward step of the database's clock; less may be a slow response
+FOREIGN_INTERVAL_S = 15.0  # between checks while the first due schedule is of an unknown task
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,17 @@ class ScheduleFirer:
         self._counts = counts
         self._known = known
         self._announced: dict[str, ScheduleDefinition] = {}
-        self._announce_at = -math.inf  # also without changes
+        self._announce_at = -math.inf  # next announcement without changes
         self._suspicion = RowSuspicion()
         self._due_at: float | None = None  # of the first due schedule, as last seen
         self._foreign: float | None = None  # the same value, when no schedule of ours was due
-        self._look_again_at = -math.inf  # also without changes
+        self._check_again_at = -math.inf  # next check without changes
         self._clock_offset = -math.inf  # database clock minus monotonic clock
         self._clock_was_ahead = True  # assumed until this worker has checked
         self.loop = Loop("schedules", self.run_once, ANNOUNCE_INTERVAL_S)
 
     def observe(self, due_at: float | None, clock: float) -> None:
-        """Note the signs: since when any schedule is due, and the database's time."""
+        """Note when the first schedule became due, and the database's time."""
         self._due_at = due_at
         before, self._clock_offset = self._clock_offset, clock - time.monotonic()
         if self._clock_offset < before - CLOCK_STEP_S:
@@ -79,7 +79,7 @@ class ScheduleFirer:
             self.loop.trigger()
         if due_at is None:
             self._foreign = None
-        elif due_at != self._foreign or time.monotonic() >= self._look_again_at:
+        elif due_at != self._foreign or time.monotonic() >= self._check_again_at:
             self.loop.trigger()
 
     async def run_once(self) -> None:
@@ -94,7 +94,7 @@ class ScheduleFirer:
                 await self._leave_to_others(due_at, tasks)
 
     async def announce(self) -> None:
-        """Announce again: schedules may be declared after the worker started."""
+        """Announce declared schedules, again after changes: code may declare them at any time."""
         declared = dict(self._known.declared())
         if declared == self._announced:
             if declared and time.monotonic() >= self._announce_at:
@@ -118,8 +118,8 @@ class ScheduleFirer:
                 log.warning("schedule %s: set back, because the clock was ahead", name)
 
     async def fire(self, tasks: Sequence[str]) -> FireResult:
-        """Fire all due schedules. A failing batch is halved until the failing schedule is found; it
-        is marked with its error, and the others continue."""
+        """Fire all due schedules. A failing batch is halved until the faulty schedule is found,
+        which is marked with its error; the others continue."""
         total, size = FireResult(), FIRE_BATCH
         while not self._state.stopping:
             tried: list[str] = []
@@ -158,8 +158,8 @@ class ScheduleFirer:
             self._signals.notify({CANCEL_SIGNAL})
 
     async def _leave_to_others(self, due_at: float, tasks: Sequence[str]) -> None:
-        """Only other workers' schedules are due. Until that changes, the sign says nothing about
-        ours: check again when ours are due, and now and then for new ones."""
+        """Only schedules of unknown tasks are due, so the poll shows nothing about this worker's:
+        check again when the next of its own is due, and at intervals for new ones."""
         own_at, now = await self._store.arun(next_due, tasks)
         wait = FOREIGN_INTERVAL_S if own_at is None else min(FOREIGN_INTERVAL_S, own_at - now)
-        self._foreign, self._look_again_at = due_at, time.monotonic() + max(0.0, wait)
+        self._foreign, self._check_again_at = due_at, time.monotonic() + max(0.0, wait)

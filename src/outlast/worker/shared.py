@@ -17,9 +17,9 @@ from .worker_metrics import WorkerMetrics
 @dataclass(frozen=True, slots=True)
 class WorkerShared:
     state: WorkerState
-    threads: Threads  # each is started when it is needed
+    threads: Threads  # started on demand
     in_flight: InFlightJobs = field(default_factory=InFlightJobs)
     metrics: WorkerMetrics = field(default_factory=WorkerMetrics)
     wakeup: Wakeup = field(default_factory=Wakeup)
     outage: OutageLog = field(default_factory=OutageLog)
-    services: Sequence[WorkerService] = ()  # that run beside it
+    services: Sequence[WorkerService] = ()  # run beside the worker

@@ -1,4 +1,4 @@
-"""Shutdown of a worker: running jobs may end within the grace time, the rest is released,
+"""Shutdown of a worker: running jobs may end within the grace time; the others are released,
 unspent."""
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from .shared import WorkerShared
 
 log = logging.getLogger("outlast.worker")
 
-ABANDON_AFTER_S = 0.25  # from telling handlers to stop until they are left behind
+ABANDON_AFTER_S = 0.25  # from asking handlers to stop until they are abandoned
 
 Step = Callable[[], Awaitable[None]]  # one cycle of the worker
 
 
 async def drain(
-    shared: WorkerShared, runner: JobRunner, sink: OutcomeSink, step: Step, hand_in_within: float
+    shared: WorkerShared, runner: JobRunner, sink: OutcomeSink, step: Step, report_within: float
 ) -> None:
     state, in_flight, wakeup = shared.state, shared.in_flight, shared.wakeup
 
@@ -43,17 +43,17 @@ async def drain(
         await step_or_pause(left_at)
     for held in in_flight.running():
         runner.abandon(held)
-    await _flush(sink, time.monotonic() + hand_in_within)
+    await _flush(sink, time.monotonic() + report_within)
 
 
 async def _flush(sink: OutcomeSink, deadline: float) -> None:
-    """Report the last outcomes; jobs that cannot be reported now are reclaimed by other workers."""
+    """Report the last outcomes; other workers reclaim jobs that cannot be reported now."""
     logged = False
     while sink and time.monotonic() < deadline:
         try:
             await sink.flush()
         except Exception as error:
-            level = logging.DEBUG if logged else logging.WARNING  # a try each moment, one line
+            level = logging.DEBUG if logged else logging.WARNING  # one line, not one per try
             log.log(level, "%s; %d outcomes wait", error, len(sink))
             logged = True
             await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""A worker as a process of its own: an event loop, and what SIGTERM and SIGINT mean."""
+"""A worker as a process of its own: its event loop, and the handling of SIGTERM and SIGINT."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("outlast.worker")
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-FORCED_EXIT_S = 1.0  # seconds after a second signal; then the process ends, whatever it is doing
-SIGNAL_ECHO_S = 0.25  # seconds in which a supervised worker may be told the same stop twice
-CANCEL_WAIT_S = 0.1  # seconds that cancelled tasks have when the loop closes
+FORCED_EXIT_S = 1.0  # seconds after a second signal until the process is killed
+SIGNAL_ECHO_S = 0.25  # seconds in which a supervised worker may receive the same stop twice
+CANCEL_WAIT_S = 0.1  # seconds that cancelled tasks get when the loop closes
 
 
 def run_with_signals(worker: Worker) -> None:
-    """The first signal drains, the second leaves quickly: see `Worker.stop`."""
+    """Run a worker until a signal: the first one drains, the second one skips the grace time."""
     _check_thread()
     with stop_on_signals(worker):
         loop = _new_loop()
@@ -46,15 +46,15 @@ def _check_thread() -> None:
         )
     if asyncio._get_running_loop() is not None:
         raise RuntimeError(
-            "worker.run() makes an event loop of its own, and one is running in this thread: use"
+            "worker.run() starts an event loop, but one is already running in this thread: use"
             " `await worker.arun()`, or `async with worker:`"
         )
 
 
 def run_to_end(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:
-    """Run until `main` has ended, whatever a handler's own tasks do. A `sys.exit()` in one of them,
-    or `loop.stop()`, ends the loop but no handler: the job would be released unspent, and end the
-    next worker, too."""
+    """Run until `main` has ended, whatever tasks of handlers do. A `sys.exit()` or `loop.stop()` in
+    one of them ends the loop but no attempt: the job would be released unspent, and stop the next
+    worker as well."""
     task = loop.create_task(main)
     task.add_done_callback(lambda _: loop.stop())
     while not task.done():
@@ -64,7 +64,7 @@ def run_to_end(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None])
         except (SystemExit, KeyboardInterrupt) as error:
             reason = error_summary(error)
         if not task.done():
-            log.error("a handler ended the event loop, which goes on: %s", reason)
+            log.error("a handler stopped the event loop, which is resumed: %s", reason)
     task.result()
 
 
@@ -76,7 +76,8 @@ async def _main(worker: Worker) -> None:
 
 
 class StopHandler:
-    """Stops a worker. Called by the interpreter, not by the loop: a job may be blocking that."""
+    """Signal handler that stops a worker. Called by the interpreter, not by the event loop, which
+    a job may block."""
 
     def __init__(self, worker: Worker, supervised: bool) -> None:
         self.worker = worker
@@ -87,8 +88,8 @@ class StopHandler:
         now = time.monotonic()
         if self._signalled_at is not None:
             if self._supervised and now - self._signalled_at < SIGNAL_ECHO_S:
-                # An init system signals every process of a service, and our supervisor passes
-                # its own signal on: that is one wish, not two.
+                # An init system signals every process of a service, and the supervisor forwards
+                # its own signal: both are the same request.
                 return
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, FORCED_EXIT_S)
@@ -98,8 +99,8 @@ class StopHandler:
 
 @contextmanager
 def stop_on_signals(worker: Worker) -> Iterator[None]:
-    """Signals stop a worker, also one that is still to run: a process that says it has started is
-    stopped, not killed. Within itself it does nothing."""
+    """Stop a worker at signals, even before it runs: a process that reports its start is stopped,
+    not killed. A nested use changes nothing."""
     current = signal.getsignal(signal.SIGTERM)
     if isinstance(current, StopHandler) and current.worker is worker:
         yield
@@ -115,7 +116,7 @@ def stop_on_signals(worker: Worker) -> Iterator[None]:
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where it is installed."""
+    """A new event loop: uvloop if installed."""
     if find_spec("uvloop") is None:
         return asyncio.new_event_loop()
     import uvloop
@@ -124,7 +125,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:
-    """As `asyncio.run` does, but a handler that refuses to be cancelled is left behind."""
+    """Close the loop as `asyncio.run` does, but abandon handlers that refuse to be cancelled."""
     try:
         if tasks := asyncio.all_tasks(loop):
             for task in tasks:

@@ -20,9 +20,9 @@ class WorkerState:
     queues: list[str] | None = None  # None: all
     label: Label = "working"  # as the table of workers shows it
     stopping: bool = False
-    draining: bool = False  # on request: it stays, and claims nothing
+    draining: bool = False  # on request: it keeps running, but claims nothing
     stop_now: bool = False  # without the grace time
-    owns_process: bool = False  # or a guest in somebody's program
+    owns_process: bool = False  # False: it runs inside another program
     beat_at: float = field(default_factory=time.monotonic)  # the event loop's last heartbeat
 
     @property
@@ -30,7 +30,7 @@ class WorkerState:
         return not (self.stopping or self.draining)
 
     def stop(self) -> None:
-        """Called twice, it does not wait for the grace time."""
+        """Stop; a second call skips the grace time."""
         self.stop_now = self.stop_now or self.stopping
         self.stopping = True
         self.label = "draining"

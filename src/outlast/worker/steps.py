@@ -1,11 +1,10 @@
-"""Durable steps: what each gave is kept across the attempts of its job.
+"""Durable steps: results that are kept across the attempts of a job.
 
-    looked up ─┬─ kept ───────────────────────────────────────────────────────┬─▶ given back
-               └─ not yet ─▶ run ─▶ written as JSON ─▶ kept, if the claim holds ┘
-                                    └ in one transaction with the output that was streamed
+    look up ─┬─ kept ───────────────────────────────────────────────────────┬─▶ returned
+             └─ not kept ─▶ run ─▶ JSON ─▶ stored, if the claim is still held ┘
+                                           └ in one transaction with the streamed output
 
-How a step goes is said once, as a generator; a sync handler's thread and an async handler's event
-loop only drive it.
+A step is one generator, which a sync handler's thread or an async handler's event loop drives.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from ..store.uncancelled import uncancelled
 from .threads import Threads, in_thread
 
 TRANSIENT_ERRORS = (StoreUnavailable, StoreBusy, DeadlineExceeded)
-BACKOFF_RANGE_S = (0.2, 2.0)  # seconds: the first wait, and the longest
+BACKOFF_RANGE_S = (0.2, 2.0)  # first and longest wait, in seconds
 
 StepFunction = Callable[[], Any]
 OutputRows = Sequence[Mapping[str, Any]]
 
-in_step: ContextVar[bool] = ContextVar("outlast_in_step", default=False)  # a step is called
+in_step: ContextVar[bool] = ContextVar("outlast_in_step", default=False)  # a step is running
 
 
 @contextmanager
@@ -66,7 +65,7 @@ class CallFunction(NamedTuple):
 class StepOutput:
     """The streamed output of an attempt that may not be stored yet; it is stored with a step.
 
-    `rows` gives it, and `stored` is called with rows that are stored for sure.
+    `rows` returns it, and `stored` is called with rows that have been stored.
     """
 
     def __init__(
@@ -105,14 +104,14 @@ class Steps:
         self._output = output
         self._names: set[str] = set()
 
-    # One
+    # One step
 
     def _step(self, name: str, call: StepFunction) -> StepGenerator:
         self._check()
         with self._reserve_name(name):
             job, fence = self._claim.id, self._claim.fence
             annotation = return_annotation(call)
-            # Under its first claim, nobody can have kept anything.
+            # Under the first claim, no step can be kept yet.
             stored = (yield RunOperation(partial(look_up, job, name))) if fence > 1 else None
             if stored is None:
                 given = yield CallFunction(call)
@@ -163,8 +162,8 @@ class Steps:
                         return value
 
     def _run_operation(self, op: Callable[[], Op[Any]]) -> Any:
-        """While the database is away: what was done would have to be done again, so the step waits
-        for as long as its claim may hold."""
+        """Retry while the database is unavailable, for as long as the claim may be held: otherwise
+        the step would have to run again."""
         backoff = Backoff(*BACKOFF_RANGE_S)
         while True:
             try:
@@ -200,7 +199,7 @@ class Steps:
                 reason = f"{name!r} is taken in this attempt: every step needs a name of its own"
                 raise InvalidOption(option="step", reason=reason)
 
-    # Many at once
+    # Many steps at once
 
     def run_all(self, calls: Mapping[str, StepFunction], limit: int) -> dict[str, Any]:
         many = ParallelSteps(calls, limit)
@@ -219,15 +218,15 @@ class Steps:
     async def arun_all(self, calls: Mapping[str, StepFunction], limit: int) -> dict[str, Any]:
         many = ParallelSteps(calls, limit)
         self._refuse_taken(*calls)
-        async with asyncio.TaskGroup() as runners:  # which waits for all, a cancel or not
+        async with asyncio.TaskGroup() as runners:  # waits for all, even when cancelled
             for _ in range(min(limit, len(calls))):
                 runners.create_task(many.awork(self.arun))
         return many.results()
 
 
 class ParallelSteps:
-    """Steps shared by a few runners. After a failure no further step starts; started ones end, and
-    are stored."""
+    """Steps shared by a limited number of runners. After a failure no further step starts; started
+    steps end and are stored."""
 
     def __init__(self, calls: Mapping[str, StepFunction], limit: int) -> None:
         if not isinstance(limit, int) or limit < 1:
@@ -261,7 +260,7 @@ class ParallelSteps:
             return None
 
     def results(self) -> dict[str, object]:
-        """All of them, or the first error; the others are noted with it."""
+        """All results, or the first error with notes about the others."""
         failed = [(name, self._errors[name]) for name in self._names if name in self._errors]
         if not failed:
             return {name: self._given[name] for name in self._names}
@@ -281,7 +280,7 @@ def _advance(
 
 
 def in_event_loop() -> bool:
-    """Whether this is an event loop's thread: there a step is awaited."""
+    """Whether this thread runs an event loop, where steps must be awaited."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -294,14 +293,14 @@ def _call(name: str, call: StepFunction) -> Any:
     if inspect.isawaitable(given):
         if inspect.iscoroutine(given):
             given.close()
-        reason = f"{name!r} is an async function, which only an async handler can wait for"
+        reason = f"{name!r} is an async function, which only an async handler can await"
         raise InvalidOption(option="step", reason=reason)
     return given
 
 
 async def _acall(call: StepFunction) -> Any:
-    """An async function is awaited. Any other one runs in a thread, which cannot be stopped: a
-    cancel waits for it."""
+    """Await an async function; run any other in a thread, which cannot be stopped, so that a cancel
+    waits for it."""
     if inspect.iscoroutinefunction(call):
         return await call()
     threads = Threads(1)

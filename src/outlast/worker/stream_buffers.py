@@ -1,8 +1,8 @@
-"""Output that handlers have streamed and that is not stored yet.
+"""Stream buffers: output that handlers have streamed and that is not stored yet.
 
-Chunks gather until the interval since the job's last write is over; consecutive texts are joined.
-So a job writes at most so often, however often its handler streams, and the first chunk after a
-pause goes at once.
+Chunks gather until the write interval of the job is over; consecutive texts are joined. This limits
+the write rate of a job, however often its handler streams. The first chunk after a pause is written
+at once.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ WRITE_INTERVAL_S = 0.05  # seconds between two writes of one job
 
 
 class StreamBuffer:
-    """The output of one claim. Beyond `limit` bytes nothing is kept: the database stores a mark in
-    the place of the first row that exceeds it."""
+    """The output of one claim. Output beyond `limit` bytes is dropped: the database stores a marker
+    in place of the first row that exceeds it."""
 
     def __init__(self, claim: Claim, limit: int) -> None:
         self.claim = claim
-        self.next_at = 0.0  # monotonic; not to be written before
+        self.next_at = 0.0  # monotonic: earliest next write
         self.written = False  # whether a row was taken
         self._limit = limit
         self._accepted = 0
@@ -60,7 +60,7 @@ class StreamBuffer:
 
 
 def _fitting(parts: list[str], size: int, begun: bool) -> tuple[list[str], int]:
-    """As many parts as the row has room for; at least one, if it is empty."""
+    """The parts that fit into the row; at least one, if it is empty."""
     taken: list[str] = []
     for part in parts:
         if (begun or taken) and size + len(part) > MAX_ROW_BYTES:
@@ -75,8 +75,8 @@ def _joined(parts: list[str]) -> str:
 
 
 class StreamBuffers:
-    """The buffers of all claims in flight. Chunks come from any thread. `seal` takes each row, with
-    its claim and whether it is the first of the claim: one at a time, in order."""
+    """The buffers of all claims in flight. Chunks come from any thread. `seal` receives the rows
+    one at a time, in order: the claim, the row, and whether it is the claim's first."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class StreamBuffers:
         self._buffers: dict[ClaimKey, StreamBuffer] = {}
 
     def add(self, claim: Claim, item: str) -> bool:
-        """Returns whether the writer should look: no chunk of this claim was waiting."""
+        """Add a chunk; returns whether to wake the writer, as no chunk of this claim waited."""
         with self._lock:
             buffer = self._buffers.get(claim.claim_key)
             if buffer is None:

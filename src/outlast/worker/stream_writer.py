@@ -4,7 +4,7 @@ A step stores the output so far in its own transaction; the writer sends it agai
 nothing, and notifies readers.
 
     handler ─▶ buffer ─ the interval is over, or the attempt ends ─▶ row ─▶ database
-                └ the database is away: chunks gather here, and no more rows are made
+                └ database unavailable: chunks gather here, and no more rows are created
 
 Rows have a transaction of their own: it locks jobs in the order of their ids, as renewals do.
 """
@@ -27,8 +27,9 @@ MAX_ROWS = 100  # in one transaction: at most 6.4 MB
 
 
 class StreamWriter:
-    """`holds` tells whether a claim is still in flight, `number` gives the next number of a row,
-    `channel` where to notify readers, and `on_drop` is called with a row that cannot be stored."""
+    """Writes rows of streamed output. `holds` returns whether a claim is in flight, `number` the
+    next row number, `channel` where to notify readers; `on_drop` receives a row that cannot be
+    stored."""
 
     def __init__(
         self,
@@ -48,23 +49,23 @@ class StreamWriter:
         self._suspicion = RowSuspicion()
 
     def __len__(self) -> int:
-        """Writes that are due."""
+        """The number of writes that are due."""
         return len(self._rows) + (self._buffers.due_in() <= 0.0)
 
     def due_in(self) -> float:
-        """Seconds until output is to be stored; infinite if none waits."""
+        """Seconds until output is due; infinite if none waits."""
         return self._buffers.due_in()
 
     def add(self, claim: Claim, data: str, n: int | None) -> bool:
-        """From any thread: a chunk of a handler, or a row that another process has numbered.
-        Returns whether there is something new to write."""
+        """From any thread: add a chunk of a handler, or a row that another process has numbered.
+        Returns whether to wake the writer."""
         if n is None:
             return self._buffers.add(claim, data)
         self._rows.append(_row(claim, n, data, first=True))
         return True
 
     def end(self, claim: Claim) -> None:
-        """The attempt has ended: its last chunks are stored with the next write."""
+        """Make rows of the last chunks of an ended attempt, for the next write."""
         self._buffers.seal_all(claim, last=True)
 
     def pending(self, claim: Claim) -> list[dict[str, Any]]:
@@ -81,7 +82,7 @@ class StreamWriter:
         self._rows.append(_row(claim, self._number(), data, first))
 
     async def flush(self) -> None:
-        """Store all rows that are due. Rows that could not be stored stay, in their order."""
+        """Store all due rows. Rows that could not be stored stay, in their order."""
         if not self._rows:
             self._buffers.seal_due()
         while self._rows:
@@ -91,7 +92,8 @@ class StreamWriter:
                 self._rows.popleft()
 
     async def _store_rows(self, rows: list[dict[str, Any]]) -> int:
-        """Returns how many were stored. If a row is to blame for a failure, the first one alone."""
+        """Store rows; returns the number. If a row may have caused a failure, store only the
+        first."""
         try:
             await self._write(rows)
         except Exception as error:

@@ -1,12 +1,12 @@
 """Supervisor of several worker processes: starts, restarts and stops them together.
 
-    starts ──▶ runs ──▶ dies ──▶ waits 1 … 30 s ──▶ starts …          each child for itself
+    starts ──▶ runs ──▶ dies ──▶ waits 1 … 30 s ──▶ starts …          each child separately
                 │ SIGTERM
-                └──▶ drains ──▶ gone, or killed grace + 1 s later      all of them, one deadline
+                └──▶ drains ──▶ ends, or is killed grace + 1 s later   all children, one deadline
 
-One thread, and fresh interpreters only: nothing here forks a process that has threads. Children
-live in process groups of their own, so that a Ctrl-C reaches them once, through us. They hold a
-lifeline, so that they do not outlive us.
+The supervisor has one thread and starts fresh interpreters: it never forks a process with threads.
+Children are in process groups of their own, so that a Ctrl-C reaches them once, through the
+supervisor. They hold its parent pipe, so that they do not outlive it.
 """
 
 from __future__ import annotations
@@ -27,39 +27,35 @@ from .parent_pipe import ParentPipe
 
 log = logging.getLogger("outlast.supervisor")
 
-STABLE_AFTER_S = 30.0  # seconds after which a child's earlier deaths are forgotten
-KILL_MARGIN_S = 1.0  # seconds beyond the grace time to hand in outcomes; then SIGKILL
-BEAT_INTERVAL_S = (
-    1.0  # seconds between rounds in which nothing happens, for who looks whether we live
-)
+STABLE_AFTER_S = 30.0  # seconds after which a child's earlier deaths no longer count
+KILL_MARGIN_S = 1.0  # seconds beyond the grace time to report outcomes; then SIGKILL
+BEAT_INTERVAL_S = 1.0  # seconds between idle passes, which show that the supervisor is alive
 NOTHING_BESIDE = nullcontext()
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 OnExit = Callable[[str, int], None]  # a child's instance id, and its exit code (−9: by signal 9)
-ChildEnvironment = Callable[
-    [int], dict[str, str]
-]  # what the environment of the n-th child says besides
+ChildEnvironment = Callable[[int], dict[str, str]]  # additional variables of the n-th child
 
 
 def supervise(
     command: Sequence[str], processes: int, grace: float, on_exit: OnExit | None = None
 ) -> int:
-    """Keep `processes` children running until SIGTERM or SIGINT; the exit code says whether all of
-    them left by themselves. `on_exit` hears of every child that ended."""
+    """Keep `processes` children running until SIGTERM or SIGINT; the exit code is 0 if all of them
+    ended by themselves. `on_exit` is called for every child that ended."""
     return Supervisor(command, processes, grace, on_exit).run()
 
 
 class Child:
-    """One slot of the fleet, and its process, if there is one."""
+    """One slot of the supervisor, with its process, if it has one."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.process: subprocess.Popen[bytes] | None = None
-        self.instance = ""  # who its worker is, so that we know whom to bury
-        self.start_at = 0.0  # when an empty place is filled
-        self.exit_code: int | None = None  # of one that has nothing left to do
+        self.instance = ""  # the id of its worker, whose jobs are reclaimed at its death
+        self.start_at = 0.0  # when a vacant slot is filled
+        self.exit_code: int | None = None  # of a child that has finished and is not restarted
         self.started_at = 0.0
-        self.first_death = 0.0  # of the present row of deaths
+        self.first_death = 0.0  # of the current series of deaths
         self.backoff = Backoff()
 
     def start(
@@ -78,7 +74,7 @@ class Child:
             self.died(f"cannot be started: {error}")
 
     def died(self, how: str) -> None:
-        """Leave the place empty for a while: longer each time, unless the last one lived well."""
+        """Leave the slot vacant for a while: longer each time, unless the last child was stable."""
         now = time.monotonic()
         self.process = None
         if now - self.started_at >= STABLE_AFTER_S:
@@ -92,7 +88,7 @@ class Child:
         log.warning("worker %d %s (%s); next start in %.1f s", self.number, what, how, wait)
 
     def signal(self, number: int) -> None:
-        """Sent only to a child that is not reaped yet: its pid cannot be reused."""
+        """Send a signal, only to a child that is not reaped yet: its pid cannot be reused."""
         if self.process is not None:
             self.process.send_signal(number)
 
@@ -111,9 +107,9 @@ class Supervisor:
         self.children = [Child(number) for number in range(1, processes + 1)]
         self.on_exit = on_exit
         self.child_environment = child_environment
-        self.exits: Counter[str] = Counter()  # of children, by how they ended
+        self.exits: Counter[str] = Counter()  # of children, by kind of end
         self.beat_at = time.monotonic()
-        self._signals_received = 0  # how often we were asked to stop
+        self._signals_received = 0  # requests to stop
         self._signals_handled = 0
         self._deadline = float("inf")
         self._killed = False
@@ -121,7 +117,7 @@ class Supervisor:
 
     @property
     def _vacant(self) -> list[Child]:
-        """Places to be filled."""
+        """Slots to be filled."""
         return [c for c in self.children if c.process is None and c.exit_code is None]
 
     @property
@@ -133,8 +129,8 @@ class Supervisor:
         return [child for child in self.children if child.process is not None]
 
     def run(self, beside: AbstractContextManager[None] = NOTHING_BESIDE) -> int:
-        """Run the children, and what is to be open meanwhile, until told to stop. Signals are
-        handled before it opens: whoever sees it may stop us."""
+        """Run the children until a signal, with the context `beside` open. Signal handlers are
+        installed before it opens, because it may tell other processes that the start is over."""
         pipe = ParentPipe()
         try:
             with self._wakeups() as wait, beside:
@@ -163,8 +159,8 @@ class Supervisor:
                     child.start(self.command, pipe, self.child_environment(child.number))
 
     def _forward_signals(self) -> None:
-        """The first signal drains, the second hurries, with one deadline for all. Children get
-        SIGTERM whatever we got: a Python that is still starting answers SIGINT with a traceback."""
+        """Drain at the first signal, skip the grace time at the second, with one deadline for all.
+        Children always get SIGTERM: at SIGINT, a starting interpreter prints a traceback."""
         span = self.grace + KILL_MARGIN_S if self._signals_handled == 1 else KILL_MARGIN_S
         self._deadline = min(self._deadline, time.monotonic() + span)
         log.info("stopping %d workers within %.1f s", len(self.running), span)
@@ -173,7 +169,7 @@ class Supervisor:
 
     def _kill_remaining(self) -> None:
         for child in self.running:
-            log.error("worker %d does not end in time: killed", child.number)
+            log.error("worker %d did not end in time: killed", child.number)
             child.signal(signal.SIGKILL)
         self._killed = True
         self._deadline = float("inf")
@@ -195,10 +191,10 @@ class Supervisor:
                 try:
                     self.on_exit(child.instance, code)
                 except Exception:
-                    log.exception("what should follow the end of worker %d failed", child.number)
+                    log.exception("the handling of the exit of worker %d failed", child.number)
 
     def _next_event(self) -> float:
-        """Seconds until there is something to do besides signals and deaths."""
+        """Seconds until the next start, deadline or beat."""
         if self._signals_handled < self._signals_received:
             return 0.0
         moments = [self._deadline]
@@ -212,7 +208,7 @@ class Supervisor:
 
     @contextmanager
     def _wakeups(self) -> Iterator[Callable[[float], None]]:
-        """A wait that a signal or a child's end cuts short, also one that comes just before it."""
+        """A wait that a signal or the end of a child interrupts, even one just before it."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)

@@ -1,4 +1,4 @@
-"""Sweeps that no single row can stop: rows that cannot be healed are skipped and counted."""
+"""Sweeper: pages through rows to heal; rows that cannot be healed are skipped and counted."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from .row_errors import RowSuspicion
 log = logging.getLogger("outlast.worker")
 
 BATCH_SIZE = 500
-MAX_FAILURES = 200  # in one pass; the next one goes on from there
-SweepPage = Callable[[int, int], Op[ReclaimResult]]  # one page: how many, and how many to step over
-RETRY_AFTER_S = 10.0  # seconds after which jobs that cannot be healed are tried again
+MAX_FAILURES = 200  # in one pass; the next one continues there
+SweepPage = Callable[[int, int], Op[ReclaimResult]]  # one page: limit, and rows to skip
+RETRY_AFTER_S = 10.0  # seconds until jobs that cannot be healed are tried again
 
 
 class Sweeper:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._skipped = 0  # lost jobs, the longest lost ones, that cannot be taken back
-        self._retry_from = 0  # among these
+        self._skipped = 0  # lost jobs that cannot be reclaimed, the longest lost ones
+        self._retry_from = 0  # position among these
         self._retry_at = 0.0
         self._suspicion = RowSuspicion()
 
     async def sweep(
         self, sweep_page: SweepPage, batch: int = BATCH_SIZE, skip: int = 0
     ) -> ReclaimResult:
-        """Page through what a statement finds. A batch that fails is halved until the row is found
-        that is to blame; it is counted, and stepped over."""
+        """Page through the rows that a statement finds. A failing batch is halved until the faulty
+        row is found, which is counted and skipped."""
         total, size = ReclaimResult(), batch
         while total.failed < MAX_FAILURES:
             try:
@@ -56,8 +56,8 @@ class Sweeper:
     async def sweep_lost(
         self, batch: int = BATCH_SIZE, sweep_page: SweepPage = reclaim
     ) -> ReclaimResult:
-        """Page through all lost claims. Those that cannot be taken back come first, being the
-        longest lost: they are stepped over, so that they delay nobody, and tried again later."""
+        """Page through all lost claims. Claims that cannot be reclaimed come first, being the
+        longest lost: they are skipped, so that they delay no other, and tried again later."""
         result = await self.sweep(sweep_page, batch, self._skipped)
         if self._skipped and time.monotonic() >= self._retry_at:
             result.add(await self._retry(batch, sweep_page))
@@ -67,8 +67,8 @@ class Sweeper:
         return result
 
     async def _retry(self, batch: int, sweep_page: SweepPage) -> ReclaimResult:
-        """Some of those that could not be taken back. If all is well where they were, somebody has
-        mended or removed them, and the next pass begins at the beginning."""
+        """Try skipped claims again. If none of them fails, they were repaired or removed, and the
+        next pass skips nothing."""
         again = await self.sweep(sweep_page, batch, self._retry_from)
         self._retry_at = time.monotonic() + RETRY_AFTER_S
         self._retry_from += again.failed

@@ -1,7 +1,7 @@
 """Threads for sync handlers: started on demand, and never joined.
 
-The standard pool joins its threads at exit, so a handler that does not return would keep a drained
-worker alive for ever. By then its job has long been released.
+The standard pool joins its threads at exit, so a handler that never returns would keep a drained
+worker alive for ever, long after its job was released.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Threads(Executor):
                     future.set_result(call())
                 except BaseException as error:
                     future.set_exception(error)
-            del work, future, call  # what they hold must not live until the next one comes
+            del work, future, call  # free their memory now, not at the next call
             self._idle.release()
 
 
@@ -69,7 +69,8 @@ async def in_thread(threads: Executor, call: Callable[[], T]) -> T:
 
 
 def _call_catching(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """A future cannot carry every error: a StopIteration would never arrive."""
+    """Return the result or the error: a future cannot carry every error, such as
+    StopIteration."""
     try:
         return call(), None
     except BaseException as error:

@@ -1,5 +1,5 @@
-"""Wait maintenance: start jobs whose waits have timed out, or whose signals came in a caller's own
-transaction."""
+"""Wait maintenance: wake jobs whose waits have timed out, or whose signals were sent in a caller's
+own transaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class WaitMaintenance:
         self._signals = signals
 
     async def run_once(self) -> None:
-        """One pass. Signals first: one that is there wins over a time-out."""
+        """Deliver signals, then time-outs: a signal that was sent in time wins."""
         for wake in (deliver_signals, wake_timed_out):
             woken = await self._sweeper.sweep(wake)
             if woken.queues:

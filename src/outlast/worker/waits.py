@@ -1,7 +1,7 @@
 """Durable waits of one attempt: sleep, signals, the end of other jobs.
 
-A wait that an earlier attempt has passed gives what it gave. One that goes on raises `Waiting`,
-which ends the attempt: the row waits, and the slot, the thread and the lease are free.
+A wait that is over returns its kept result. A wait that is not raises `Waiting`, which ends the
+attempt: the row waits, and the slot, the thread and the lease are free.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from .steps import RunOperation, StepGenerator, in_step
 Duration = float | timedelta | str
 T = TypeVar("T")
 P = ParamSpec("P")
-# Along indexes alone, whatever the tables hold: prepared on the connections of claims.
+# These use indexes only, whatever the tables hold: prepared on the connections of claims.
 FREQUENT_OPERATIONS = (kept_waits, settle_signal)
 
 
 class HandlerOperations:
-    """Runs the operations of handlers. Those that a job needs to go on after a signal run on the
-    store of claims, one at a time, which takes one more connection at most; further ones, and
-    those of threads, do not."""
+    """Runs the operations of handlers. Operations that resume a job after a signal run on the store
+    of claims, one at a time, so that they take at most one connection there; concurrent ones, and
+    all operations of threads, run on the general store."""
 
     def __init__(self, store: Store, hot_store: Store) -> None:
         self._store = store
         self._hot_store = hot_store
-        self._busy = False  # whether the store of claims runs one
+        self._busy = False  # whether the store of claims is in use here
 
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         return self._store.run(operation, *args, **kwargs)
@@ -77,7 +77,7 @@ class Waits:
         self._names: set[str] = set()
         self._kept: Mapping[str, KeptWait] | None = None
         self.signals: Mapping[str, Any] = {}  # types, as the task declares them
-        self.begun: Wait | None = None  # the handler waits: its attempt is to end
+        self.begun: Wait | None = None  # the wait that ends the attempt
 
     def sleep(self, duration: Duration, name: str | None) -> StepGenerator:
         seconds = wait_seconds("duration", duration)
@@ -119,7 +119,7 @@ class Waits:
             try:
                 return (yield from self._settled(wait._replace(kind=kind, awaits=awaits)))
             except Waiting as waiting:
-                # A job joined the flow just now: without one to wait for, nothing would wake us.
+                # A job has just joined the flow: without a job to wait for, no end would wake this.
                 if waiting.wait.kind is not WaitKind.FLOW or awaits is not None:
                     raise
                 self.begun = None
@@ -146,13 +146,13 @@ class Waits:
         return self.signals.get(signal, Any) if type is None else type
 
     def _forms(self, signals: tuple[str, ...], type: Any) -> str | None:
-        """The schemas of typed signals, for people who answer."""
+        """The schemas of typed signals, for forms in the dashboard."""
         schemas = {name: signal_schema(self._type_of(name, type)) for name in signals}
         known = {name: schema for name, schema in schemas.items() if schema is not None}
         return json.dumps(known) if known else None
 
     def _settled(self, wait: Wait) -> StepGenerator:
-        """What ended the wait; or it ends the attempt."""
+        """Return the kept end of a wait, or raise `Waiting` to end the attempt."""
         kept = (yield from self._kept_waits()).get(wait.name)
         if kept is not None:
             wait = _continued(wait, kept)
@@ -188,7 +188,7 @@ class Waits:
         return name
 
     def _result(self, id: str, kept: KeptWait, type: Any) -> Any:
-        """The result of an ended job, or an error that says how it ended."""
+        """Return the result of a succeeded job; raise the error of any other."""
         match kept.source:
             case State.SUCCEEDED:
                 value = read_result(kept.result)
@@ -207,7 +207,7 @@ def _continued(wait: Wait, kept: KeptWait) -> Wait:
     """A wait that began in an earlier attempt keeps its time-out."""
     if kept.kind != wait.kind:
         reason = (
-            f"{wait.name!r} was a wait of another kind ({kept.kind}) when it began: give this one"
+            f"{wait.name!r} began as a wait of another kind ({kept.kind}): give this one"
             " another name"
         )
         raise InvalidOption(option="name", reason=reason)

@@ -1,4 +1,4 @@
-"""Wake-up: interrupts a worker's waits, from any thread."""
+"""Wake-up: interrupts the waits of a worker, from any thread."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ class Wakeup:
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._event = asyncio.Event()
-        self._is_set = False  # as the event: each job that ends says so
+        self._is_set = False  # a copy of the event's state, cheaper to check per job
         self._resumed = asyncio.Event()
 
     def open(self) -> None:
-        """From now on, in the loop that runs."""
+        """Bind to the running event loop."""
         self.loop = asyncio.get_running_loop()
 
     def call_soon(self, action: Callable[..., object], *args: object) -> None:
-        """From any thread: do something in the worker's loop."""
+        """From any thread: call a function in the worker's loop."""
         if self.loop is not None:
-            with suppress(RuntimeError):  # the loop is gone: so is what this was about
+            with suppress(RuntimeError):  # the loop is closed: nothing is left to call
                 self.loop.call_soon_threadsafe(action, *args)
 
     def set(self) -> None:
@@ -44,7 +44,7 @@ class Wakeup:
     async def wait_out_failure(self, seconds: float, stopping: bool) -> None:
         """Wait after a failure: only a stop, or the return of the database, interrupts it."""
         if stopping:
-            await asyncio.sleep(min(seconds, 0.1))  # there is a deadline, and still no storm
+            await asyncio.sleep(min(seconds, 0.1))  # retry often: shutdown has a deadline
             return
         self._resumed.clear()
         with suppress(TimeoutError):

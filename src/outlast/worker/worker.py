@@ -1,7 +1,7 @@
 """A worker: claims jobs, runs their handlers, reports their outcomes.
 
-    source    where jobs come from           executor  runs handlers and stops them
-    sink      where outcomes and events go   leases    renews claims, in its own thread
+    source    provides jobs                  executor  runs handlers and stops them
+    sink      stores outcomes and events     leases    renews claims, in its own thread
 
 A local worker's parts talk to the database (`worker/local.py`), a remote one's to a server
 (`remote/worker.py`).
@@ -63,7 +63,7 @@ class Worker:
         self._outage = shared.outage
         self._leak_check = LeakCheck(shared.in_flight, executor, sink, shared.metrics.counts)
         self._backoff = Backoff()
-        self._broken = False  # it stopped by itself
+        self._broken = False  # it stopped itself after an internal failure
         self._background: asyncio.Task[None] | None = None
         self._started_at = 0.0
         self._has_run = False
@@ -82,7 +82,7 @@ class Worker:
 
     @property
     def state(self) -> str:
-        """As the table of workers shows it."""
+        """The state as the table of workers shows it."""
         return self._state.label
 
     @property
@@ -94,7 +94,7 @@ class Worker:
         return self.metrics.counts
 
     def call_soon(self, action: Callable[[], object]) -> None:
-        """From any thread: do something in the worker's event loop."""
+        """From any thread: call a function in the worker's event loop."""
         self._wakeup.call_soon(action)
 
     def registration_row(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Worker:
     # Start and stop
 
     def run(self, *, until_idle: bool = False) -> None:
-        """Work until stopped; SIGTERM and SIGINT drain, a second one leaves at once. With
+        """Run until stopped: SIGTERM and SIGINT drain, a second signal skips the grace time. With
         `until_idle`, also stop when no job of its queues is due or running."""
         from .signals import run_with_signals
 
@@ -114,7 +114,7 @@ class Worker:
         run_with_signals(self)
 
     async def arun(self, *, until_idle: bool = False) -> None:
-        """Work until `stop()` is called, or until nothing is left to do; then drain."""
+        """Run until `stop()` is called, or with `until_idle` until no job is left; then drain."""
         self._check_new()
         if until_idle:
             stop_when_idle(self)
@@ -152,7 +152,7 @@ class Worker:
             await self._deregister()
 
     def _log_stop(self) -> None:
-        """One line about the whole run."""
+        """Log one line about the whole run."""
         counts, ran = self.metrics.counts, time.monotonic() - self._started_at
         log.info(
             "worker %s stopped after %s: %d succeeded, %d dead, %d cancelled, %d to be retried",
@@ -170,9 +170,9 @@ class Worker:
     async def _deregister(self) -> None:
         """Deregister before the liveness lock is released: with a slow database, other workers
         would otherwise consider this one dead."""
-        self.leases.quiesce()  # first, and without waiting: we may be cancelled once more
+        self.leases.quiesce()  # first, and without waiting: a second cancel may follow
         try:
-            await asyncio.to_thread(self.leases.quiesce_now)  # a renewal would register us again
+            await asyncio.to_thread(self.leases.quiesce_now)  # a renewal would register again
             await self.source.leave()
         finally:
             self.leases.stop()
@@ -180,15 +180,15 @@ class Worker:
             await asyncio.to_thread(self.leases.join)
 
     def stop(self) -> None:
-        """Stop claiming, let running jobs end for the grace time, release the rest. Called twice,
-        it does not wait. Safe from any thread and from signal handlers."""
+        """Stop claiming, let running jobs end within the grace time, release the others. A second
+        call skips the grace time. Safe from any thread and from signal handlers."""
         self._state.stop()
         self._wakeup.call_soon(self._wakeup.end_wait)
         self._wakeup.call_soon(self._wakeup.set)
 
     def _check_new(self) -> None:
         if self._has_run:
-            raise RuntimeError("this worker runs, or has run: make another one with ol.worker(…)")
+            raise RuntimeError("a worker runs only once: create another one with ol.worker(…)")
 
     async def __aenter__(self) -> Self:
         self._check_new()
@@ -197,7 +197,7 @@ class Worker:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if not self._state.stopping:  # to stop twice would be to hurry
+        if not self._state.stopping:  # a second stop would skip the grace time
             self.stop()
         if self._background is not None:
             await self._background
@@ -205,7 +205,7 @@ class Worker:
     # The loop
 
     async def step(self) -> None:
-        """One cycle, whatever happens in it."""
+        """Run one cycle; log its errors and back off."""
         try:
             if self._leak_check.due():
                 self._leak_check.check()
@@ -218,12 +218,12 @@ class Worker:
             log_failure(self.metrics, f"next try in {wait:.1f} s", error, level)
             await self._wakeup.wait_out_failure(wait, self._state.stopping)
         if not self.leases.alive and not self._state.stop_now:
-            log.critical("the heartbeat thread died: leaving, so that no lease is held in vain")
+            log.critical("the heartbeat thread died: stopping, because no lease can be renewed")
             self.stop()
             self._broken = self._state.stop_now = True  # without renewals there is no time to drain
 
     async def _drain(self) -> None:
-        """Let running jobs end within the grace time; release the rest at once, unspent."""
+        """Let running jobs end within the grace time; release the others, unspent."""
         await self.source.stop()
         stopping = [asyncio.ensure_future(service.stop()) for service in self._services]
         within = self.app.store.settings.connect_timeout
@@ -234,8 +234,8 @@ class Worker:
     # From the heartbeat thread, in the worker's loop
 
     def on_notify(self, queue: str) -> None:
-        """Something changed: in this queue, or ("") somewhere. A word that starts with ! says that
-        jobs were cancelled."""
+        """Jobs may be ready in this queue, or ("") in any queue. A name that starts with ! means
+        that jobs were cancelled."""
         self.metrics.counts["woken"] += 1
         self.source.notify(queue)
         if queue.startswith("!"):
@@ -249,9 +249,9 @@ class Worker:
         self.leases.retry_failed()
 
     def on_draining(self, draining: bool) -> None:
-        """Claim nothing more, until that is taken back; what runs goes on, and so does healing."""
+        """Pause or resume claiming, on request; running jobs and maintenance continue."""
         self._state.drain(draining)
-        log.warning("told to claim %s", "no more" if draining else "again")
+        log.warning("claiming %s on request", "paused" if draining else "resumed")
         self._wakeup.set()
 
     def on_unsafe(self) -> None:
@@ -266,6 +266,6 @@ class Worker:
 
 
 def _report(background: asyncio.Task[None]) -> None:
-    """A worker beside a web app has no caller that waits for it: log its failure."""
+    """Log the failure of a worker beside a web app, where no caller awaits it."""
     if not background.cancelled() and (error := background.exception()):
         log.critical("the worker ended: %s", error, exc_info=error)

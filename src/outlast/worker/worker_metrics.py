@@ -1,8 +1,8 @@
-"""Counters of a worker's own work.
+"""Metrics of a worker: counters and histograms of its own work.
 
 Plain numbers, written by the worker and read from any thread without locks: a reader may see a
 value that is one job old. Jobs are counted in batches, at each claim or once a second: a single job
-costs only its duration in a list.
+costs only an entry in a list.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ BUCKET_EDGES_S = (
     300.0,
     1800.0,
 )
-MAX_NAMES = 100  # of queues or tasks that are told apart; the rest share one name
+MAX_NAMES = 100  # distinct queues or tasks; the others share one name
 OTHER_NAME = "other"
 
-ReclaimKind = tuple[str, str]  # how a loss was noticed, and which class of orphan it was
+ReclaimKind = tuple[str, str]  # how a loss was detected, and its class of orphan
 
 
 class DurationBuckets:
-    """How often something took how long. The last count is of all that took longer."""
+    """A histogram of durations. The last bucket has no upper edge."""
 
     __slots__ = ("counts", "total")
 
@@ -52,7 +52,7 @@ class DurationBuckets:
         self.total = 0.0
 
     def add(self, spans: Sequence[float]) -> None:
-        """Some, which are mostly of one kind: then the shortest and the longest tell of all."""
+        """Add durations. Most fall into one bucket, as their shortest and longest show."""
         first, last = (
             bisect_left(BUCKET_EDGES_S, min(spans)),
             bisect_left(BUCKET_EDGES_S, max(spans)),
@@ -66,7 +66,7 @@ class DurationBuckets:
 
 
 class DurationBucketsByName(dict[str, DurationBuckets]):
-    """One histogram per name; beyond a number of names, one for all others."""
+    """One histogram per name; beyond MAX_NAMES, one for all other names."""
 
     def __missing__(self, name: str) -> DurationBuckets:
         if len(self) < MAX_NAMES or name == OTHER_NAME:
@@ -77,17 +77,16 @@ class DurationBucketsByName(dict[str, DurationBuckets]):
 
 class WorkerMetrics:
     def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()  # whatever has no figure of its own
-        self.waits = (
-            DurationBucketsByName()
-        )  # by queue: from when a job was due until it was claimed
+        self.counts: Counter[str] = Counter()  # counters without an attribute of their own
+        self.waits = DurationBucketsByName()  # by queue: from the due time to the claim
         self.runs = DurationBucketsByName()  # by task: from the start of a handler to its end
-        self.durations: defaultdict[str, list[float]] = defaultdict(list)  # not in there yet
+        self.durations: defaultdict[str, list[float]] = defaultdict(list)  # not in `runs` yet
         self.ended: Counter[tuple[Outcome, State]] = Counter()  # without plain successes
         self.reclaimed: Counter[ReclaimKind] = Counter()
 
     def add_claims(self, claims: Sequence[Claim]) -> None:
-        """By the database's clock, which wrote down both moments. Rows may hold anything."""
+        """Add the waits of claims. Both times are by the database's clock; a damaged row may hold
+        anything."""
         for queue, group in groupby(claims, attrgetter("queue")):
             waits, some = self.waits[queue], list(group)
             try:
@@ -96,7 +95,7 @@ class WorkerMetrics:
                 waits.counts[-1] += len(some)
 
     def count_durations(self) -> None:
-        """Count what has run since this was done last."""
+        """Move new durations into the histograms."""
         for task, spans in self.durations.items():
             self.runs[task].add(spans)
         self.durations.clear()
@@ -108,7 +107,7 @@ class WorkerMetrics:
     def add_reclaimed(self, reason: str, result: ReclaimResult) -> None:
         """Count reclaimed jobs by the class of orphan."""
         again = result.healed - result.cancelled - result.dead
-        if reason == "deadline":  # what goes dead there has used up its attempts
+        if reason == "deadline":  # its dead jobs have used up their attempts
             lost, ended = "owner-hung", "owner-hung"
         else:
             lost, ended = "owner-dead", "poison"
@@ -120,7 +119,7 @@ class WorkerMetrics:
         self.counts["buried"] += result.workers_removed
 
     def add_forgotten(self) -> None:
-        """A claim that never reached us, and that nobody but us would miss."""
+        """Count a claim that never reached this worker, which alone can detect that."""
         self._add("owner", "forgotten", 1)
 
     def _add(self, reason: str, orphan: str, number: int) -> None:

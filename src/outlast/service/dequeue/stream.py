@@ -223,7 +223,7 @@ class WorkerStream:
             claims = await self.dispatcher.offer(self, request)
         except OutlastError as error:
             if isinstance(error, StoreUnavailable | DeadlineExceeded):
-                self.poller.put_back(request.queues)
+                self.poller.return_to_front(request.queues)
             else:
                 self.poller.failed(request)
             raise
@@ -231,7 +231,7 @@ class WorkerStream:
             self.credit.requested -= request.limit
         self.poller.claimed(request, claims)
         if not claims and request.queue in self.poller.held and not request.longest_due:
-            self.poller.rest_held(request.queues, time.monotonic() - asked_at)
+            self.poller.back_off_held(request.queues, time.monotonic() - asked_at)
         return claims
 
     def piggyback_request(self, ending: int) -> ops.OfferRequest | None:
@@ -261,7 +261,7 @@ class WorkerStream:
     def piggyback_failed(self, request: ops.OfferRequest) -> None:
         """The claim failed: there may be ready jobs all the same."""
         self.credit.requested -= request.limit
-        self.poller.put_back(request.queues)
+        self.poller.return_to_front(request.queues)
         self._wakeup.set()
 
     def _take_piggybacked(self) -> list[Claim] | None:
@@ -275,7 +275,7 @@ class WorkerStream:
         held = self.poller.held.get(queues[0])  # the same for all queues
         tasks = tuple(task for task in info.tasks if task not in held) if held else info.tasks
         if held and not tasks:
-            self.poller.rest_held(queues)
+            self.poller.back_off_held(queues)
             return None
         share = -(-self.credit.limit // self._max_share)
         limit = min(room, share, MAX_CLAIM)

@@ -52,10 +52,10 @@ def resting_queue(ctx: ScenarioContext) -> Iterator[None]:
     yield
     working = work.ol.worker(concurrency=8, poll_max=0.05)
     assert isinstance(working.source, DatabaseSource)
-    rests = working.source.poller._rotation._rests
+    rests = working.source.poller._rotation._backoffs
 
     def ran() -> bool:
-        if any(rest.empty_polls > 3 for rest in tuple(rests.values())):
+        if any(rest.empty_claims > 3 for rest in tuple(rests.values())):
             _update_row(workspace, unknown_job.id, "task = 'mark'")
         return working.counts["succeeded"] >= 1
 
