@@ -56,7 +56,7 @@ def test_waiting_jobs_are_compared_with_the_code(
     assert "doctor_app" not in run("doctor").out
     found = json.loads(run("doctor", "--app", "doctor_app:ol", "--json").out)
     told = {one["name"]: one["sentence"] for one in found}
-    assert "consent" in told["unanswerable"] and "not declare" in told["unanswerable"]
+    assert "consent" in told["unanswerable"] and "no longer declares" in told["unanswerable"]
     assert "'asked'" in told["unknown-step"]
     assert sum(one["name"] in ("unanswerable", "unknown-step") for one in found) == 2
 

@@ -26,7 +26,7 @@ OUTBOX_COLUMNS = ["outbox", "", "waiting#", "running#", "dead#", "oldest ready#"
 SOURCE_COLUMNS = [
     "source", "", "lag#", "received#", "new#", "undecodable#", "last message", "task", "from"
 ]  # fmt: skip
-SILENT_AFTER_S = 60.0  # a source that nobody has reported for so long is not running
+SILENT_AFTER_S = 60.0  # without a report for so long, a source counts as not running
 
 
 @click.command(epilog="Example: outlast outboxes --json")

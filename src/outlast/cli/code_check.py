@@ -1,8 +1,7 @@
-"""Waiting jobs compared with the code of an app: signals that it declares, steps that it has.
+"""Code check: compares waiting jobs with the signals and steps in the code of an app.
 
-Names of steps are read from the source of the task's module: literals and f-strings. All of its
-texts count, because helpers may take the context and call steps, too. Where a name is computed,
-nothing is known.
+Names of steps are read from the source of the task's module: literals and f-strings. All texts of
+the module count, because helper functions may call steps, too. A computed name proves nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ STEP_METHODS = frozenset({"step", "steps"})
 def code_findings(
     waits: Sequence[AwaitedSignals], steps: Sequence[tuple[str, str, int]], registry: Registry
 ) -> Iterator[Finding]:
-    """Waiting jobs that the code of an app does not fit any more."""
+    """Find waiting jobs that the app's code no longer fits."""
     for wait in waits:
         definition = registry.get(wait.task)
         if definition is None or not definition.signals:
@@ -33,7 +32,7 @@ def code_findings(
         if not set(wait.names) & set(definition.signals):
             yield Finding(
                 "unanswerable",
-                f"{wait.text}, which the task does not declare any more: answers are refused.",
+                f"{wait.text}, which the task no longer declares: answers are refused.",
                 "Declare the signal in signals={…} until these jobs have ended, or cancel them.",
             )
     for task, step, jobs in steps:
@@ -51,7 +50,7 @@ def code_findings(
 
 
 def has_step(function: Callable[..., Any], name: str) -> bool | None:
-    """Whether the code has a step of this name; None: that cannot be told."""
+    """Whether the code has a step of this name; None: unknown."""
     patterns = _patterns_of(inspect.unwrap(function))
     return None if patterns is None else any(one.fullmatch(name) for one in patterns)
 
@@ -68,7 +67,7 @@ def _patterns_of(function: Callable[..., Any]) -> tuple[re.Pattern[str], ...] | 
 
 
 def _is_computed(node: ast.AST) -> bool:
-    """A call of a step whose name, or names, are not written there."""
+    """Whether this is a call of a step with a computed name."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     if node.func.attr not in STEP_METHODS:

@@ -1,4 +1,4 @@
-"""Groups of commands: they refuse an unknown one with the nearest, or have a default command:
+"""Command groups that suggest the nearest name for an unknown command, or have a default command:
 `outlast schedule NAME` is `outlast schedule show NAME`."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..model.spelling import did_you_mean
 
 
 class SpellingGroup(click.Group):
-    """Refuses an unknown command with the nearest spelling."""
+    """A group that suggests the nearest spelling of an unknown command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -25,7 +25,7 @@ class SpellingGroup(click.Group):
 
 
 class DefaultGroup(click.Group):
-    """Arguments that do not begin with a subcommand's name go to the default command."""
+    """A group that passes arguments without a subcommand's name to its default command."""
 
     def __init__(self, *args: Any, default: str, bare: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

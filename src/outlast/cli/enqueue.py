@@ -114,7 +114,7 @@ def enqueue(
         webhooks = _webhooks(ol, tell) or None
         with as_usage_errors():
             options = Options(**given, tell=webhooks)
-            unique_fields(options)  # which refuses a mode without a key
+            unique_fields(options)  # rejects a mode without a key
         ol._refresh_bounds()
         (job,) = ol.enqueue(Call(definition, options, (), arguments))
     if as_json:

@@ -55,7 +55,7 @@ class JsonUsageFailure(JsonFailure):
 
 @contextmanager
 def errors_as_json(wanted: bool) -> Iterator[None]:
-    """Report errors as JSON, if that is wanted."""
+    """Report errors as JSON, if requested."""
     try:
         yield
     except (click.ClickException, click.Abort) as error:
@@ -67,7 +67,7 @@ def errors_as_json(wanted: bool) -> Iterator[None]:
 
 
 def wants_json(args: Sequence[str]) -> bool:
-    """Whether a command line asks for JSON; what cannot be parsed is asked by its words."""
+    """Whether a command line asks for JSON, even if it cannot be parsed."""
     return "--json" in takewhile(lambda word: word != "--", args)
 
 
@@ -121,7 +121,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Untrusted text on one line, so that it cannot imitate our own output."""
+    """Untrusted text on one line, so that it cannot imitate output of the command."""
     return printable(text).replace("\n", "\\n")
 
 

@@ -43,7 +43,7 @@ def events(
     """
     names = None if kinds is None else [name.strip() for name in kinds.split(",")]
     following = ol.events(kinds=names, **chosen)
-    ol.limits()  # a database that is away from the start is an error; later it is waited for
+    ol.limits()  # fails if the database is unavailable at the start; later outages are waited out
     timer = threading.Timer(stay or 0.0, following.stop)
     timer.daemon = True
     if stay is not None:

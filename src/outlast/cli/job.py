@@ -204,7 +204,7 @@ def _lines(details: JobDetails) -> list[tuple[str, object]]:
 
 
 def without_older_progress(events: Sequence[Event]) -> list[Event]:
-    """All events but those that a later progress has replaced: there may be hundreds."""
+    """All events without outdated progress, of which there may be hundreds."""
     latest = next((event for event in reversed(events) if event.kind == "progress"), None)
     return [event for event in events if event.kind != "progress" or event is latest]
 

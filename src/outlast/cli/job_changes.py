@@ -95,10 +95,10 @@ def prioritize(ol: Outlast, priority: int, yes: bool, as_json: bool, **chosen: o
 def move(
     ol: Outlast, to: str | None, lane: str | None, yes: bool, as_json: bool, **chosen: Any
 ) -> None:
-    """Put matching jobs of the queue --queue into QUEUE, or into another lane of their queue; the
-    number is shown first.
+    """Move matching jobs of --queue to QUEUE, or to another lane of their queue; the number is
+    shown first.
 
-    Jobs whose idempotency keys are taken there stay, and jobs that are unique in their queue.
+    Jobs whose idempotency keys are taken there stay, as do jobs that are unique in their queue.
     """
     with as_usage_errors():
         change = JobChange.move(to, lane)

@@ -70,7 +70,7 @@ def _as_json(migration: Migration) -> dict[str, object]:
 
 @contextmanager
 def _steps_shown(line: ProgressLine) -> Iterator[None]:
-    """The steps, as they go."""
+    """Show the steps while they run."""
     log, handler = logging.getLogger("outlast.migrate"), ProgressHandler(line)
     level, propagate = log.level, log.propagate
     log.addHandler(handler)

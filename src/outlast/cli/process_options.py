@@ -15,8 +15,8 @@ PORT_VARIABLES = ("OUTLAST_PORT", "OUTLAST_METRICS_PORT")
 
 
 class PortOption(click.Option):
-    """A port. For a service named "outlast", Kubernetes sets our variable to an address in every
-    container: ignore an address, so that it does not break a pod."""
+    """A port option that ignores an address in its environment variable: for a service named
+    "outlast", Kubernetes sets OUTLAST_PORT to an address in every container."""
 
     def __init__(self, names: Sequence[str], **attrs: Any) -> None:
         rest = {"type": click.IntRange(0, 65535), "show_envvar": True, **attrs}
@@ -28,7 +28,7 @@ class PortOption(click.Option):
 
 
 def misread_ports(environ: Mapping[str, str]) -> list[str]:
-    """Warnings about our port variables that hold a platform's address."""
+    """Warnings about port variables that hold a platform's address."""
     return [
         f"{name}={environ[name]} is an address, set by Kubernetes for a service of this name,"
         " and has no effect; pass the port as a flag, or rename the service"

@@ -2,8 +2,8 @@
 
     Retried 12500 of 80000 jobs (15 %), 4s
 
-It appears after a second, is written over each second, and is gone when the command has ended.
-Pipes, logs and `--json` see nothing of it.
+The line appears after a second, is updated in place, and is removed when the command ends. It is
+not written to pipes and logs, nor with `--json`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ProgressLine:
 
 
 def counted_pages(line: ProgressLine, pages: Iterable[Sequence[T]]) -> Iterator[Sequence[T]]:
-    """The pages; each counts as done when the next one is asked for."""
+    """The pages; each counts as done when the next one is requested."""
     for page in pages:
         yield page
         line.done += len(page)

@@ -113,7 +113,7 @@ def pause(
 
 
 def _unknown_queue_note(ol: Outlast, queue: str, known: Sequence[str]) -> str:
-    """Nothing has named this queue so far: perhaps it is misspelt."""
+    """A note about a queue that no job or setting has named: its name may be misspelt."""
     named = {*known, *(name for worker in ol.workers() for name in worker.queues or ())} - {queue}
     near = get_close_matches(queue, sorted(named), n=1)
     meant = f" Did you mean {near[0]}? Undo with `outlast resume {queue}`." if near else ""
@@ -215,7 +215,7 @@ def _print_queue(ol: Outlast, name: str, as_json: bool) -> None:
     from ..ops.report import Queue
 
     found = (queue for queue in ol.queues() if queue.name == name)
-    queue = next(found, Queue(name))  # one that nothing has named is open
+    queue = next(found, Queue(name))  # an unknown queue is open
     ready = queue.counts.get("ready", 0)
     if as_json:
         print_json(queue)

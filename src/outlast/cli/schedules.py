@@ -149,7 +149,7 @@ def run(ol: Outlast, name: str, as_json: bool) -> None:
 @json_option
 @with_client
 def skip(ol: Outlast, name: str, number: int, as_json: bool) -> None:
-    """Leave out the next tick of schedule NAME, or the next N."""
+    """Skip the next tick of schedule NAME, or the next N."""
     with as_usage_errors():
         changed = ol.skip_schedule(name, number)
     _print_changed(changed, as_json)
@@ -201,11 +201,11 @@ def reset(ol: Outlast, name: str, as_json: bool) -> None:
 )
 @click.argument("name")
 @click.option("--start", callback=parse_time, required=True, metavar="TIME", help="First moment.")
-@click.option("--end", callback=parse_time, required=True, metavar="TIME", help="Until before it.")
+@click.option("--end", callback=parse_time, required=True, metavar="TIME", help="Exclusive end.")
 @json_option
 @with_client
 def backfill(ol: Outlast, name: str, start: datetime, end: datetime, as_json: bool) -> None:
-    """Enqueue the jobs of past ticks of schedule NAME; a tick whose job exists gets no second."""
+    """Enqueue the jobs of past ticks of schedule NAME, except for ticks that have a job."""
     with as_usage_errors(), ProgressLine("Enqueuing the jobs of past ticks"):
         made = ol.backfill_schedule(name, start, end)
     if as_json:
@@ -219,7 +219,7 @@ def backfill(ol: Outlast, name: str, start: datetime, end: datetime, as_json: bo
 @json_option
 @with_client
 def delete(ol: Outlast, name: str, as_json: bool) -> None:
-    """Remove schedule NAME; its jobs stay. One that code declares returns when a worker starts."""
+    """Remove schedule NAME; its jobs stay. If code declares it, it returns when a worker starts."""
     ol.delete_schedule(name)
     if as_json:
         print_json({"schedule": name, "deleted": True})
@@ -246,7 +246,7 @@ def status(one: Schedule) -> str:
 
 
 def _shown(run: datetime) -> str:
-    """A run in the schedule's own time zone; a summer's and a winter's hour differ."""
+    """A run in the schedule's own time zone, with its abbreviation: it shows daylight saving."""
     return run.strftime("%a %Y-%m-%d %H:%M:%S %Z")
 
 

@@ -152,7 +152,7 @@ def _refuse_unauthenticated(clients: Sequence[Outlast], host: str) -> None:
         except StoreUnavailable:
             if len(clients) == 1:
                 raise
-            continue  # one of several: it is served when it is back, and no caller without a token
+            continue  # unavailable, one of several: once back, it serves only callers with a token
         if not exists:
             raise InvalidOption(
                 option="host",

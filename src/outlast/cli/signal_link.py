@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     metavar="URL",
     envvar="OUTLAST_PUBLIC_URL",
     show_envvar=True,
-    help="Address of the service, as people reach it; default: only the path is printed.",
+    help="Public address of the service; default: only the path is printed.",
 )
 @json_option
 @with_database_options
@@ -53,7 +53,7 @@ def signal_link(
     id: str, name: str, value: str | None, choices: tuple[str, ...], app: str | None, as_json: bool,
     **given: Any,
 ) -> None:  # fmt: skip
-    """Make a link that sends a signal once, without a login.
+    """Create a link that sends a signal once, without a login.
 
     Its page has a button for the value, one for each --choice, or else a form of the type that the
     task declares (with --app). The address is shown only once: only its hash is stored.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def sql(
     name: str | None, dialect: str | None, as_json: bool, url: str | None, schema: str | None
 ) -> None:
-    """Print the statement NAME as it is sent, its parameters as :name; without NAME, list all.
+    """Print the statement NAME as sent, with parameters as :name; without NAME, list all.
 
     Needs no database. Log lines, query plans and pg_stat_statements show the SQL of a statement;
     this command shows its name, by which operations send it, and its purpose.

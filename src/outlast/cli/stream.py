@@ -31,7 +31,7 @@ def stream(ol: Outlast, id: str, after: str | None, as_json: bool) -> None:
 
 
 def follow_stream(ol: Outlast, id: str, after: str | None = None, *, as_json: bool = False) -> None:
-    ol.job(id)  # a database that is away from the start is an error; later it is waited for
+    ol.job(id)  # fails if the database is unavailable at the start; later outages are waited out
     within_line = False
     for chunk in ol.stream(id, after=after):
         if as_json:
@@ -43,7 +43,7 @@ def follow_stream(ol: Outlast, id: str, after: str | None = None, *, as_json: bo
 
 
 def _print(chunk: StreamChunk, within_line: bool) -> bool:
-    """Returns whether the line that was printed last is unfinished."""
+    """Print a chunk; returns whether its last line is unfinished."""
     if chunk.kind == "text":
         click.echo("\t".join(map(printable, chunk.text.split("\t"))), nl=False)
         return not chunk.text.endswith("\n")

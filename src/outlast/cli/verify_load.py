@@ -240,8 +240,8 @@ def waits(**options: Any) -> None:
 def schedules(**options: Any) -> None:
     """Fire schedules while workers are killed, the clock steps, and an operator changes them.
 
-    Checks by the history that each tick has one job, that none is missing which its policy does
-    not leave out, and that runs overlap only where the policy allows it.
+    Checks by the history that each tick has one job, unless its policy skips it, and that runs
+    overlap only where the policy allows it.
     """
     from ..verify.campaigns.schedules import ScheduleCampaignPostgres, ScheduleCampaignSqlite
 

@@ -53,7 +53,7 @@ def load_options(
 
 
 def own_server_options(why: str) -> Callable[[F], F]:
-    """The same for campaigns that start their own database, and so reject --url."""
+    """Options of campaigns that start their own database, and so reject --url."""
 
     def decorate(command: F) -> F:
         @wraps(command)

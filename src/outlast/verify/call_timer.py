@@ -1,4 +1,4 @@
-"""Duration of every call to Outlast, recorded in the ledger by the caller's process."""
+"""Call timer: records the duration of every call to Outlast in the ledger of the campaign."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ANSWER = "answer"
 
 @dataclass
 class CallTimer:
-    """Wraps Outlast's calls in this process, permanently: it is a child that ends soon."""
+    """Wraps Outlast's calls in this process, permanently: the process is a short-lived child."""
 
     ledger: Ledger
     label: str

@@ -19,15 +19,13 @@ from pathlib import Path
 
 from ..model.errors import OutlastError
 
-CHILD_TIMEOUT_S = (
-    300.0  # seconds for a child, far more than any needs; then it prints where it hangs
-)
-GAVE_UP_EXIT_CODE = 75  # the exit code of a child that gave up
+CHILD_TIMEOUT_S = 300.0  # far more than any child needs; then it prints its stack
+GAVE_UP_EXIT_CODE = 75  # exit code of a child that gave up
 
 
 @dataclass(frozen=True, slots=True)
 class ChildExit:
-    """How a child ended or was stopped: by a signal, or by itself."""
+    """The end or stop of a child: by a signal, or by itself."""
 
     pid: int
     signal: int = 0
@@ -43,13 +41,13 @@ OnChildExit = Callable[[ChildExit], None]
 
 
 def freeze_memory() -> None:
-    """Before the first fork: a child that collects garbage would copy every page of ours."""
+    """Freeze objects before the first fork: garbage collection in a child would copy every page."""
     gc.collect()
     gc.freeze()
 
 
 class Children:
-    """Children, with a callback for when each has ended or was stopped."""
+    """Children, each with a callback for its end or stop."""
 
     def __init__(self, stderr_file: Path) -> None:
         self.stderr_file = stderr_file  # their standard error
@@ -71,7 +69,7 @@ class Children:
         self._handle_exit(*os.waitpid(-1, os.WUNTRACED))
 
     def poll(self) -> None:
-        """The same for all that have ended or were stopped by now, without waiting."""
+        """Call the callbacks of all children that have ended or were stopped, without waiting."""
         while self._on_exit:
             pid, status = os.waitpid(-1, os.WUNTRACED | os.WNOHANG)
             if pid == 0:
@@ -84,7 +82,7 @@ class Children:
         on_exit(exit)
 
     def run_all(self, *bodies: Callable[[], object]) -> None:
-        """Run tasks, each in a child, and wait for them; meanwhile others may end."""
+        """Run functions, each in a child, and wait for them; other children may end meanwhile."""
         ends: list[ChildExit] = []
         for body in bodies:
             self.start(body, ends.append)
@@ -111,7 +109,7 @@ class Children:
         code = 1
         try:
             die_with_parent(parent)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             stderr = os.open(self.stderr_file, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
             os.dup2(stderr, 2)
@@ -128,7 +126,7 @@ class Children:
 
 
 class GaveUp(Exception):
-    """In a child: the database cannot be reached any more, and the run proves nothing."""
+    """In a child: the database is unreachable, so the run proves nothing."""
 
 
 class ChildFailed(OutlastError):
@@ -149,8 +147,8 @@ def _child_exit(pid: int, status: int) -> ChildExit:
 
 
 def die_with_parent(parent: int | None = None) -> None:
-    """A stopped child would otherwise outlive a killed parent for ever. A parent that was killed
-    before the kernel knew of this request sends no signal any more."""
+    """Die with the parent: a stopped child would otherwise outlive a killed parent for ever. If the
+    parent was killed before this request, the kernel sends no signal."""
     _set_death_signal(signal.SIGKILL)
     if parent is not None and os.getppid() != parent:
         os._exit(1)

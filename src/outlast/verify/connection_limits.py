@@ -8,9 +8,9 @@ from contextlib import closing
 from .faults.points import FaultPoint
 from .workspace import WorkspaceFactory
 
-MAX_SHARE = 0.25  # of the free connections at the start: several campaigns run at once
-WORKER_CONNECTIONS = 6  # connections of a whole worker
-SCENARIO_CONNECTIONS = 2  # and of any other scenario: its own, and that of a caller or a handler
+MAX_SHARE = 0.25  # of the free connections at the start: several campaigns may run at once
+WORKER_CONNECTIONS = 6  # of a whole worker
+SCENARIO_CONNECTIONS = 2  # of any other scenario: its own, and one of a caller or a handler
 
 FREE_CONNECTIONS_SQL = """
 SELECT current_setting('max_connections')::int
@@ -34,7 +34,7 @@ def allowed_connections(workspaces: WorkspaceFactory) -> float:
 def batches_within(
     points: Sequence[FaultPoint], allowed: float, max_points: int
 ) -> Iterator[list[FaultPoint]]:
-    """The points in batches of at most this many, whose processes have enough connections."""
+    """The points in batches of limited size, whose processes have enough connections."""
     batch: list[FaultPoint] = []
     taken = 0
     for point in points:

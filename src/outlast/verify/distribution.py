@@ -30,7 +30,7 @@ class Distribution:
         return len(self.sorted)
 
     def percentile(self, share: float) -> float:
-        """The value that this share of the values does not exceed: always a measured one."""
+        """The percentile of this share, always a measured value."""
         if not self.sorted:
             return math.nan
         return self.sorted[max(0, math.ceil(share * len(self.sorted)) - 1)]

@@ -1,4 +1,4 @@
-"""Workers that record which of their outcomes were accepted, and the check of these records."""
+"""Accepted outcomes: workers record which of their outcomes were accepted, and a check of that."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from ..scenarios import SCENARIOS, Scenario
 from ..workload import Workload
 from ..workspace import Workspace, WorkspaceFactory, cleaned_up
 
-DEFAULT_BUDGET_S = 60.0  # by default
+DEFAULT_BUDGET_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Campaign(ABC):
     columns: ClassVar[tuple[str, ...]]
     goal: ClassVar[str]
     settings: ClassVar[dict[str, Any]] = {}  # of the store
-    owners_only: ClassVar[bool] = False  # whether only scenarios of owners are useful
+    owners_only: ClassVar[bool] = False  # whether to run only scenarios of owners
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class Campaign(ABC):
         self.results = CampaignResults(
             self.name, str(self.workspaces), self.seed, self.columns, self.goal
         )
-        self.points_started = 0  # points
+        self.points_started = 0
         self.running = 0  # children that run a scenario now
         self._next: list[Workspace] = []
         self._stops: list[int] = []
 
     def run(self) -> CampaignResults:
-        """Run, and clean up, however it ends."""
+        """Run, and always clean up."""
         with cleaned_up(self.clean_up):
             try:
                 with stop_signals() as self._stops:
@@ -188,7 +188,7 @@ def prepare(work: Workload, workspace: Workspace) -> None:
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """SIGTERM ends a campaign as Ctrl-C does: everything that it created is removed. Received
+    """End a campaign on SIGTERM as on Ctrl-C: everything that it created is removed. Received
     signals are also listed, because Python drops exceptions that are raised while it forks."""
     received: list[int] = []
 

@@ -6,8 +6,8 @@ lock      another program holds a write lock for a lease and four seconds
 settle    the jobs may end, and all must succeed; the checker verifies that every job started once,
           and that no owner lost one
 
-PostgreSQL runs under libfaketime, and workers have a right clock, as on other machines. SQLite has
-no server: all processes run under libfaketime, as on one machine.
+PostgreSQL runs under libfaketime, and workers have a correct clock, as on other machines. SQLite
+has no server: all processes run under libfaketime, as on one machine.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ClockSteps(LongCampaign):
         self.results.facts |= json.loads(self.workspace.charges_file.read_text())
 
     def _inject_faults(self) -> None:
-        """Steps and locks, in random order, until there are enough of both."""
+        """Inject steps and locks in random order, until there are enough of both."""
         kinds = [self._step_clock] * (self.options.points or DEFAULT_STEPS) + [
             self._lock_tables
         ] * self.locks
@@ -119,7 +119,7 @@ class ClockSteps(LongCampaign):
             self.results.add_violation("lock", "lock", self.children.stderr_tail())
 
     def _read_ledger(self) -> None:
-        """A job that starts again was reclaimed from a live owner."""
+        """Read the ledger: a job that starts again was reclaimed from a live owner."""
         self.poll()
         for entry in list(self.tail.read()):
             if entry.kind == "began":
@@ -139,7 +139,7 @@ class ClockSteps(LongCampaign):
 
 
 class ClockStepsSqlite(ClockSteps):
-    """All processes have the clock that steps."""
+    """The campaign on SQLite: the clock of all processes steps."""
 
     def __init__(
         self, options: CampaignOptions, on_progress: OnProgress = lambda _: None, **overrides: Any
@@ -166,7 +166,7 @@ class SteppedServer(OwnPostgres):
 
 
 class ClockStepsPostgres(ClockSteps):
-    """The server has the clock that steps."""
+    """The campaign on PostgreSQL: only the server's clock steps."""
 
     def __init__(
         self, options: CampaignOptions, on_progress: OnProgress = lambda _: None, **overrides: Any
@@ -179,8 +179,8 @@ class ClockStepsPostgres(ClockSteps):
         super().drive()
 
     def _lock_tables(self) -> None:
-        """While its clock is ahead of the machine's, libfaketime keeps the server's timeouts from
-        firing, and these reveal owners of a lock."""
+        """Lock the tables with the clock stepped back: while it is ahead of the machine's,
+        libfaketime keeps the server's timeouts from firing, which reveal owners of a lock."""
         if self.clock.offset > 0:
             self.clock.set(0)
             self.results.counts_of("an hour back").add("steps")
@@ -214,7 +214,7 @@ def hold_lock(workspace: Workspace, seconds: float) -> None:
 
 
 def count_charges(work: Workload, workspace: Workspace) -> None:
-    """In a child: read what the jobs were charged so far."""
+    """In a child: read how many crashes and failures the jobs were charged so far."""
     jobs = list(work.ol.jobs(limit=100_000))
     charges = {
         "running": sum(not job.final for job in jobs),

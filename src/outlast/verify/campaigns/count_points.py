@@ -21,7 +21,7 @@ Tracer = Callable[[Workload, str, str, float, FilePath], None]
 
 
 class PointCounter:
-    """Run every scenario once, each in its own workspace; `look` inspects the workspace
+    """Runs every scenario once, each in its own workspace; `look` inspects the workspace
     afterwards."""
 
     def __init__(

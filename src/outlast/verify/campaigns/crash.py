@@ -46,7 +46,7 @@ class Crash(OneFaultPerChild):
 
 
 def walk(work: Workload, label: str, point: FaultPoint) -> None:
-    """In a child: run a scenario until the trap strikes."""
+    """In a child: run a scenario until the interceptor kills the process."""
     interceptor = Interceptor(point.exchange, point.after)
     interceptor.install()
     run_scenario(SCENARIOS[point.scenario], ScenarioContext(work, label, LEASE_S, interceptor))

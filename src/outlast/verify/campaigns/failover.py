@@ -83,11 +83,11 @@ class Failover(PostgresCrashCampaign):
         self.attach_standby()
 
     def attach_standby(self) -> None:
-        """The standby has every commit before it is acknowledged."""
+        """Make the standby synchronous: it has every commit before it is acknowledged."""
         self.cluster.synchronise(self.poll)
 
     def measure_failover(self, times: FailoverTimes) -> None:
-        """Measure how long there was no primary, and how soon work resumes at the new one."""
+        """Measure the time without a primary, and the time until work resumes at the new one."""
         resumption = Resumption(times.primary_at, self.route_of_process, self.cluster.routes)
         self.wait_for(lambda: resumption.record(self.read_ledger()), RESUME_WITHIN_S)
         measured = {"new_primary": times.primary_at - times.failed_at, **resumption.seconds}
@@ -122,7 +122,7 @@ class Failover(PostgresCrashCampaign):
 
 
 def take_route(work: Workload, routes: Mapping[str, str], number: int) -> str:
-    """The routes in turn; the URL."""
+    """The URL of this process's route; processes take the routes in turn."""
     name, url = list(routes.items())[(number - 1) % len(routes)]
     work.ledger.write("route", name)
     return url

@@ -2,7 +2,7 @@
 
     trace     run each scenario once, and count its fault points
     inject    one child per point: it prepares, acts, and meets the fault there
-    recover   after each batch: a worker runs until all is settled, then the checker decides
+    recover   after each batch: a worker runs until all jobs are settled, then the checker decides
 
 A batch recovers while the next one runs in another workspace.
 """
@@ -64,7 +64,7 @@ class FaultCampaign(Campaign):
 
     @abstractmethod
     def start_walk(self, workspace: Workspace, labels: Labels) -> None:
-        """Start a child with a task."""
+        """Start the children of a workspace."""
 
     def _run_batch(self, batch: list[FaultPoint]) -> None:
         workspace = self.next_workspace()
@@ -85,7 +85,7 @@ class FaultCampaign(Campaign):
         return ([point] for point in batch)
 
     def survived(self, point: FaultPoint) -> None:
-        """The scenario ended before the fault: that is no point."""
+        """Discard a point: its scenario ended before the fault."""
         self.results.counts_of(point.scenario).add("survived")
         self.points_started -= 1
 

@@ -1,12 +1,12 @@
 """`outlast verify lanes`: limits, order and turns, while workers are killed and limits are changed.
 
-ask       an enqueuer asks for jobs in lanes: of a queue with a limit for all of it, of one with
-          1,000 lanes, of one with three, and of one that runs in order
+enqueue   an enqueuer adds jobs to lanes of four queues: one with a limit for the whole queue, one
+          with 1,000 lanes, one with three, and one that runs in order
 work      worker processes run them; one is killed every second
 change    an operator changes the limits every five seconds, those of a lane between 1 and 3
-hold      (if wished) one transaction holds an old snapshot all the time (PostgreSQL)
-settle    the rest is worked off; the history says whether a limit was ever exceeded, an order not
-          kept, or jobs waited where there was room
+hold      (optional) one transaction holds an old snapshot all the time (PostgreSQL)
+settle    the remaining jobs end; the history shows whether a limit was exceeded, an order was not
+          kept, or jobs waited although there was room
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class LoadCampaign(LongCampaign):
     drain_within_s: ClassVar[float] = (
         STALL_LIMIT_S  # seconds to start all acknowledged jobs at the end
     )
-    jobs_per_second: ClassVar[float]  # jobs per second of all enqueuers
+    jobs_per_second: ClassVar[float]  # of all enqueuers together
 
     def start_load(self) -> None:
         self.rng = random.Random(self.seed)

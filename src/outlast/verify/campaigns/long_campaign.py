@@ -32,8 +32,8 @@ JUDGE_TIMEOUT_S = 120.0  # seconds for the checker to read everything
 
 
 class LongCampaign(Campaign):
-    """`act` runs the campaign; afterwards the remaining jobs settle and are checked. It may have
-    its own database, which is started before and removed afterwards."""
+    """A campaign in one workspace: `drive` runs it; then the remaining jobs settle and are checked.
+    It may have its own database, which is started before and removed afterwards."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class LongCampaign(Campaign):
 
     @abstractmethod
     def drive(self) -> None:
-        """All activity, until the goal is reached."""
+        """Run all activity until the goal is reached."""
 
     def poll(self) -> None:
-        """Process events; never for long, never without effect."""
+        """Process events without blocking for long."""
         if self._stops:
             raise KeyboardInterrupt
         self.children.poll()
@@ -91,7 +91,7 @@ class LongCampaign(Campaign):
         time.sleep(POLL_INTERVAL_S)
 
     def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Whether a condition became true in time."""
+        """Wait for a condition; returns whether it became true in time."""
         until = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > until:

@@ -1,8 +1,8 @@
 """`outlast verify netsplit`: the network falls silent, slows down or breaks in mid-call.
 
-    silence   nothing arrives any more in either direction, without an error
+    silence   nothing arrives in either direction from then on, without an error
     pause     the same for a moment; then everything held back arrives
-    slow      from now on everything takes longer
+    slow      everything takes longer from then on
     reset     the connection breaks, and data in flight is lost
     torn      half of a chunk arrives, then the connection breaks
     outage    every connection breaks, and for a moment no new one is accepted
@@ -53,11 +53,11 @@ from .network_campaign import (
 
 FAULT_KINDS = ("silence", "pause", "slow", "reset", "torn", "outage")
 MAX_CALL_S = 5.0  # seconds per call
-# A connection (libpq waits at least 2 s) and a response fit, also on a busy machine.
+# Long enough for a connection (libpq waits at least 2 s) and a response on a busy machine.
 STORE_SETTINGS: dict[str, Any] = {"deadline": 1.5, "connect_timeout": 2.0}
-MAX_WORK_S = 4.0  # seconds that a worker tries
-HANG_TIMEOUT_S = 25.0  # seconds after which a scenario hangs for certain; then it prints where
-POINTS_PER_ROUND = 24  # points per scenario and round
+MAX_WORK_S = 4.0  # seconds that a worker runs
+HANG_TIMEOUT_S = 25.0  # seconds after which a scenario counts as hung and prints its stack
+POINTS_PER_ROUND = 24  # per scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class NetSplit(OneFaultPerChild, NetworkCampaign):
     name = "netsplit"
     columns = ("splits", *FAULT_KINDS, "survived")
     goal = "splits"
-    default_children = 12  # most of them wait
+    default_children = 12  # most of them are waiting
 
     def __init__(
         self,
@@ -88,8 +88,8 @@ class NetSplit(OneFaultPerChild, NetworkCampaign):
         return partial(count_chunks, self.upstream)
 
     def points(self, scenario: str, exchanges: Sequence[str]) -> Sequence[FaultPoint]:
-        """A sample of all points and faults. A caller's own connection has no deadline: silence
-        would not end."""
+        """A sample of all points and faults. A caller's own connection has no deadline, so it gets
+        no silence: the call would never return."""
         rng = random.Random(f"{self.seed} {scenario}")
         kinds = [
             kind
@@ -140,7 +140,7 @@ class NetSplit(OneFaultPerChild, NetworkCampaign):
         return verdict
 
 
-# Duration of a fault by kind (for a slow line: the additional latency in each direction).
+# Duration of a fault by kind (for a slow connection: the additional latency in each direction).
 FAULT_RANGES_S = {
     "silence": (0.0, 0.0),
     "pause": (0.2, 1.4),
@@ -152,7 +152,8 @@ FAULT_RANGES_S = {
 
 
 class ChunkInspector:
-    """An inspector for the proxy: counts chunks while armed, and strikes at number `at`."""
+    """An inspector for the proxy: counts chunks while armed, and injects the fault at one of
+    them."""
 
     def __init__(self, armed: Callable[[], bool], split: SplitPoint | None = None) -> None:
         self.armed = armed
@@ -202,7 +203,7 @@ def _later(seconds: float, then: Callable[[], None]) -> None:
 
 def count_chunks(upstream: Upstream, work: Workload, label: str, scenario: str, lease: float,
           chunks_file: FilePath) -> None:  # fmt: skip
-    """In a child: run to the end, and report what passed the proxy."""
+    """In a child: run to the end, and report the chunks that passed the proxy."""
     interceptor = Interceptor()
     chunks = ChunkInspector(lambda: interceptor.armed)
     with behind_proxy(work, upstream, chunks):
@@ -211,8 +212,8 @@ def count_chunks(upstream: Upstream, work: Workload, label: str, scenario: str, 
 
 
 def walk(upstream: Upstream, work: Workload, label: str, point: FaultPoint) -> None:
-    """In a child: run a scenario whose network breaks; an Outlast error is fine if it is raised in
-    time."""
+    """In a child: run a scenario whose network breaks; an Outlast error is allowed if it is raised
+    in time."""
     faulthandler.dump_traceback_later(HANG_TIMEOUT_S, exit=True, file=2)
     interceptor, scenario = Interceptor(), SCENARIOS[point.scenario]
     split = point if isinstance(point, SplitPoint) else None

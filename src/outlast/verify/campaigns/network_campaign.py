@@ -24,7 +24,7 @@ from .campaign import CampaignOptions
 from .fault_point_campaign import FaultCampaign
 
 ENCRYPTED_MODES = ("require", "verify-ca", "verify-full")
-SURVIVED_EXIT_CODE = 7  # the exit code of a child that met no fault
+SURVIVED_EXIT_CODE = 7  # exit code of a child that met no fault
 
 
 class NetworkCampaign(FaultCampaign):
@@ -76,7 +76,7 @@ def upstream_of(url: str) -> Upstream:
 
 
 def proxied_url(url: str, proxy: Proxy) -> str:
-    """The same database through the proxy. In a URL, the last value counts."""
+    """The URL of the same database through the proxy; appended values override earlier ones."""
     given = {"host": proxy.host, "hostaddr": proxy.host, "port": proxy.port,
              "sslmode": "disable", "gssencmode": "disable"}  # fmt: skip
     query = "&".join(f"{name}={quote(str(value))}" for name, value in given.items())
@@ -85,7 +85,7 @@ def proxied_url(url: str, proxy: Proxy) -> str:
 
 @contextmanager
 def behind_proxy(work: Workload, upstream: Upstream, inspect: Inspector) -> Iterator[Proxy]:
-    """In a child: from now on, all traffic passes the inspector."""
+    """In a child: pass all traffic through the inspector."""
     with Proxy(upstream) as proxy:
         proxy.inspect = inspect
         direct = work.workspace.url

@@ -2,9 +2,9 @@
 
 hold      a few workers, with default settings, run long jobs
 kill      one with running jobs dies by SIGKILL, at a random time
-measure   until another one has started the last of its jobs, by the ledger; no worker is started
-          before that, because a new one reclaims at once
-settle    at the end the others are killed, too, and the jobs are checked
+measure   the time until another one has started the last of its jobs, by the ledger; no worker is
+          started before that, because a new one reclaims at once
+settle    at the end the other workers are killed, too, and the jobs are checked
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .campaign import CampaignOptions
 from .long_campaign import LongCampaign, run_worker
 
 DEFAULT_WORKERS = 4
-JOBS_PER_WORKER = 3  # per worker
+JOBS_PER_WORKER = 3
 JOB_LENGTH_S = 86400.0  # seconds: longer than any worker lives
 SLACK_S = 2.0  # maximum seconds after the lease until a job runs again
-PAUSE_RANGE_S = (0.2, 0.9)  # seconds before the next kill: a random phase of the others
+PAUSE_RANGE_S = (0.2, 0.9)  # seconds before the next kill: a random phase of the other workers
 MOVE_ON_AFTER_S = 2.0  # seconds after which the campaign continues, and kills another worker
 REGISTER_INTERVAL_S = 30.0  # for remote workers, whose registrations are valid for a minute
 MAX_OPEN_KILLS = 8  # kills whose jobs are awaited
@@ -47,7 +47,7 @@ class Kill:
 
 @dataclass(slots=True)
 class HeldJobs:
-    """Which process has started which jobs, by the ledger."""
+    """The jobs that each process has started, by the ledger."""
 
     held: dict[int, set[str]] = field(default_factory=dict)
     kills: list[Kill] = field(default_factory=list)
@@ -117,7 +117,7 @@ class RecoveryCampaign(LongCampaign):
             self.children.start(partial(register, self.work, self.remote), self._prepared)
 
     def _all_begun(self) -> bool:
-        """Kill the workers: no process waits for jobs that start only now."""
+        """Whether all jobs have begun."""
         self._check_kills()
         return self.held_jobs.promised <= self.held_jobs.begun
 

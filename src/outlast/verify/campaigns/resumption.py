@@ -1,4 +1,4 @@
-"""How soon work resumes after a failover, by each route to the primary."""
+"""Resumption: the time until work resumes after a failover, by each route to the primary."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Resumption:
         return [name for name in self._expected if name not in self.seconds]
 
     def record(self, entries: Iterable[LedgerEntry]) -> bool:
-        """Whether all has been seen."""
+        """Record entries; returns whether every kind has been seen."""
         for entry in entries:
             if entry.at > self._since and (name := self._name(entry)) in self.missing:
                 self.seconds[name] = entry.at - self._since

@@ -3,8 +3,8 @@
 fire      workers fire schedules of every pair of policies, most of them each second
 kill      one of them is killed every one to three seconds
 operate   an operator pauses, resumes, changes, skips, runs and backfills
-step      the database's clock jumps ahead and back again, or back and on
-settle    all schedules are paused, their jobs end; the history says which ticks had to have a job
+step      the database's clock jumps ahead and back again, or back and ahead again
+settle    all schedules are paused, their jobs end; the history shows which ticks must have a job
 
 PostgreSQL is a server of its own under libfaketime. SQLite has no server: all processes run under
 libfaketime, as on one machine.
@@ -48,7 +48,7 @@ from .long_campaign import LongCampaign, run_worker
 KILL_RANGE_S = (1.0, 3.0)  # seconds between kills
 FIRST_STEP_S, WRONG_RANGE_S, RIGHT_RANGE_S = 4.0, (4.0, 8.0), (18.0, 28.0)  # between steps
 AHEAD_RANGE_S, BACK_RANGE_S = (35, 60), (3, 15)  # seconds of a step
-AHEAD_SHARE = 0.7  # steps from the right time that go ahead
+AHEAD_SHARE = 0.7  # share of steps from the correct time that go ahead
 READINGS = 100  # of both clocks
 WORKERS = 4
 WORKER_SETTINGS: dict[str, Any] = {
@@ -79,14 +79,14 @@ class ScheduleCampaign(LongCampaign):
         self.operators = self.process_group("operator", operate)
         self.operators.start_missing(1)
         self._kill_at = time.monotonic() + self.rng.uniform(*KILL_RANGE_S)
-        self._step_at = math.inf  # until they stand: none has a tick from before it was made
+        self._step_at = math.inf  # no step until all schedules exist: none has an earlier tick
         while not self.is_over():
             self._poll_once()
             self._step_clock()
         self._drain(planned)
 
     def _poll_once(self) -> None:
-        """Count what the ledger tells, and keep killing workers."""
+        """Count the entries of the ledger, and keep killing workers."""
         self.poll()
         self.workers.start_missing(self.options.at_once or WORKERS)
         for entry in self.tail.read():
@@ -106,11 +106,11 @@ class ScheduleCampaign(LongCampaign):
             self._kill_at = time.monotonic() + self.rng.uniform(*KILL_RANGE_S)
 
     def _step_clock(self) -> None:
-        """Away from the right time, ahead at first, and back to it."""
+        """Step the clock away from the correct time, the first time ahead, or back to it."""
         if time.monotonic() < self._step_at:
             return
         if self.clock.offset:
-            offset, which = 0, "to the right time"
+            offset, which = 0, "to the correct time"
         elif self.rng.random() < AHEAD_SHARE or not self.results.total("steps"):
             offset, which = self.rng.randint(*AHEAD_RANGE_S), "ahead"
         else:
@@ -125,12 +125,12 @@ class ScheduleCampaign(LongCampaign):
         self._tell_offset()
 
     def _tell_offset(self) -> None:
-        """By how much the database's clock is ahead of the monotonic one."""
+        """Record by how much the database's clock is ahead of the monotonic one."""
         self.work.ledger.write("clock", "", 0, self._right_time + self.clock.offset)
 
     def _drain(self, planned: list[PlannedSchedule]) -> None:
-        """No schedule is due any more, and workers die until all is done. The clock goes ahead of
-        all that it ever showed: no job is due later."""
+        """Pause the schedules, and kill workers until all jobs have ended. The clock is set ahead
+        of every time that it showed, so that no job is due later."""
         self.gate.set(Gate.SHUT)
         self.operators.expect_exit()
         self.wait_for_exit(self.operators)
@@ -139,7 +139,7 @@ class ScheduleCampaign(LongCampaign):
         self.children.start(partial(wait_until_idle, self.work, STALL_LIMIT_S), ends.append)
         while not ends:
             self._poll_once()
-        for pid in list(self.workers.running):  # all is done: nothing is left to be put back
+        for pid in list(self.workers.running):  # all jobs have ended: nothing is left to release
             self.workers.kill(pid)
         self.wait_for_exit(self.workers)
         found = self.workspace.folder / "schedules.json"
@@ -150,12 +150,12 @@ class ScheduleCampaign(LongCampaign):
 
     def _selected_scenarios(self) -> list[Scenario]:
         if self.options.paths:
-            raise InvalidOption(option="path", reason="is not for this campaign")
+            raise InvalidOption(option="path", reason="does not apply to this campaign")
         return []
 
 
 class ScheduleCampaignSqlite(ScheduleCampaign):
-    """All processes have the clock that steps."""
+    """The campaign on SQLite: the clock of all processes steps."""
 
     def __init__(self, options: CampaignOptions, on_progress: OnProgress = lambda _: None) -> None:
         self.clock = own_clock()
@@ -168,7 +168,7 @@ class ScheduleCampaignSqlite(ScheduleCampaign):
 
 
 class ScheduleCampaignPostgres(ScheduleCampaign):
-    """The server has the clock that steps."""
+    """The campaign on PostgreSQL: only the server's clock steps."""
 
     def __init__(self, options: CampaignOptions, on_progress: OnProgress = lambda _: None) -> None:
         self.server = SteppedServer("schedules")
@@ -181,12 +181,12 @@ class ScheduleCampaignPostgres(ScheduleCampaign):
 
 def wall_offset() -> float:
     """By how much the wall clock is ahead of the monotonic one. On a busy machine a process may be
-    put aside between two readings, which lowers their difference: the largest is the right one."""
+    preempted between two readings, which lowers the difference: the largest one is correct."""
     return max(time.time() - time.monotonic() for _ in range(READINGS))
 
 
 def write_findings(work: Workload, schedules: list[str], kills: KillTimes, file: Path) -> None:
-    """In a child: what is wrong with the jobs of these schedules."""
+    """In a child: check the jobs of these schedules, and write the findings."""
     jobs = [job for name in schedules for job in tick_jobs(work, name)]
     work.ol.close()
     file.write_text(json.dumps(judge_schedules(work.ledger.read(), jobs, kills)))

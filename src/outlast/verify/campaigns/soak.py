@@ -115,7 +115,7 @@ class Soak(LoadCampaign):
         return self._apply_to(self.supervisors.running, self.supervisors.kill)
 
     def _freeze(self) -> bool:
-        """Freeze for longer than a lease; at least one worker stays awake."""
+        """Freeze a worker for longer than a lease; at least one stays unfrozen."""
         if len(self.workers.awake) < 2:
             return False
         pid = self.rng.choice(sorted(self.workers.awake))
@@ -141,7 +141,7 @@ class Soak(LoadCampaign):
         return True
 
     def _kill_supervised_workers(self) -> None:
-        """Only after a failure above: supervised workers would outlive the campaign for a while."""
+        """Kill supervised workers after a failure: they would outlive the campaign for a while."""
         for supervisor in self.supervisors.running:
             for pid in workers_of(supervisor) or ():
                 kill_quietly(pid)

@@ -4,7 +4,7 @@
     split     the standby is promoted, and half of the workers connect to it: they claim the same
               jobs under the same fences, while the other half continue at the old primary
     die       the old primary is stopped: its workers report their outcomes to the new one
-    rebuild   it comes back as the standby of the new one
+    rebuild   the old primary comes back as the standby of the new one
 
 The surviving history is that of the current primaries, up to the cut and from the promotion on. In
 it, no claim may be accepted for two owners, and every remaining job must have ended. Lost
@@ -41,8 +41,8 @@ from .failover import Failover
 from .long_campaign import JUDGE_TIMEOUT_S
 
 CONTESTED_QUEUE = "contested"  # the queue whose jobs both sides claim
-JOBS_PER_FAILOVER = 60  # per failover
-JOB_RANGE_S = (0.3, 2.5)  # seconds that such a job runs
+JOBS_PER_FAILOVER = 60
+JOB_RANGE_S = (0.3, 2.5)  # duration of such a job
 SPLIT_RANGE_S = (0.4, 1.2)  # seconds with two primaries
 SIDES = ("left", "right")  # names of connections; each prefers one server
 
@@ -83,7 +83,7 @@ class SplitBrain(Failover):
     # One failover
 
     def attach_standby(self) -> None:
-        """The standby follows the primary by itself."""
+        """Nothing to do: the standby follows the primary by itself."""
 
     def crash_and_resume(self) -> None:
         pair, old = self.pair, self.pair.primary
@@ -105,12 +105,12 @@ class SplitBrain(Failover):
         pair.rebuild(self.children, self.read_ledger)
 
     def _run_at(self, node: ReplicaNode, action: Callable[[Workload], object]) -> None:
-        """In a child: run something on one of the servers."""
+        """In a child: run an action on one of the servers."""
         workspace = replace(self.workspace, url=node.url)
         self.children.run_all(partial(run_at, self.work, workspace, action))
 
     def _disconnect_from(self, old: ReplicaNode) -> None:
-        """Workers that prefer the new primary lose their connections to the old one."""
+        """Close the connections to the old primary of workers that prefer the new one."""
         (side,) = (side for side, node in self._preferred().items() if node is not old)
         query = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
         old.query(f"{query} WHERE application_name = '{side}'")
@@ -136,7 +136,7 @@ def run_at(work: Workload, workspace: Workspace, action: Callable[[Workload], ob
 
 
 def prepare_contest(work: Workload) -> None:
-    """Jobs that are not claimed yet."""
+    """Enqueue jobs that are not claimed yet."""
     work.ol.pause(CONTESTED_QUEUE)
     least, most = JOB_RANGE_S
     spans = [least + (most - least) * n / JOBS_PER_FAILOVER for n in range(JOBS_PER_FAILOVER)]
@@ -170,8 +170,8 @@ def judge_survivors(work: Workload, workspace: Workspace, lost: Sequence[LostCom
 
 
 def counts(evidence: Evidence) -> dict[str, int]:
-    """Lost acknowledged jobs; claims that two processes ran under one fence; and refused outcomes
-    of jobs that still exist."""
+    """The numbers of lost acknowledged jobs, of claims that two processes ran under one fence, and
+    of refused outcomes of jobs that still exist."""
     promised = {entry.subject for entry in evidence.entries("promised")}
     ran: dict[tuple[str, int], set[int]] = defaultdict(set)
     for entry in evidence.entries("began"):

@@ -1,10 +1,10 @@
 """`outlast verify waits`: signals race waits and time-outs, while workers and senders are killed.
 
-ask       an enqueuer asks for jobs that sleep, wait for up to three signals, and for one more that
-          may time out
+enqueue   an enqueuer adds jobs that sleep, wait for up to three signals, and for one more that may
+          time out
 send      senders send early, double and late signals, also in transactions that commit late or not
-work      worker processes run them; a worker or a sender is killed every half second
-settle    the rest is worked off; each signal was taken once, in order, and none was lost
+work      worker processes run the jobs; a worker or a sender is killed every half second
+settle    the remaining jobs end; each signal was taken once, in order, and none was lost
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     settle    the successor finishes the remaining jobs, which are checked
 
 On SQLite a process that is frozen inside a transaction holds the file's lock, so its job cannot be
-reclaimed: that is counted as held, and every answer that it got must still be true.
+reclaimed: that is counted as held, and every response that it received must still be true.
 """
 
 from __future__ import annotations
@@ -41,12 +41,10 @@ LEASE_S = 0.3  # seconds: the job of a frozen owner is soon reclaimed
 MAX_FROZEN = 48  # concurrent processes, if the server has enough connections
 MAX_SETTLING = 2  # batches that settle while the next ones are frozen
 LOCKED_POINTS_PER_ROUND = 6  # points per round at which, on SQLite, the file is locked
-WORKER_POINTS_PER_ROUND = (
-    12  # points per round of a whole worker on SQLite, most of which are useless
-)
-MAX_WORK_S = 1.5  # seconds that a worker runs on after it was thawed
+WORKER_POINTS_PER_ROUND = 12  # of a whole worker on SQLite; most of them prove nothing
+MAX_WORK_S = 1.5  # seconds that a worker continues after it was thawed
 MAX_SUCCESSORS = 3  # concurrently, where each zombie has its own workspace
-MAX_TRIES = 3  # for a point at which that happened: a busy machine, or a fault
+MAX_TRIES = 3  # tries of a point whose zombie gave up: a busy machine, or a fault
 
 
 @dataclass(slots=True)
@@ -125,7 +123,7 @@ class ZombieCampaign(Campaign):
         self._settle(workspace, zombies, taken_over)
 
     def _own_workspace(self, workspace: Workspace, label: str) -> Workspace:
-        """On SQLite each has its own file, because a frozen process may hold the lock."""
+        """The zombie's workspace: on SQLite a file of its own, because it may hold the lock."""
         if not workspace.is_sqlite:
             return workspace
         own = workspace.sibling(label)
@@ -150,7 +148,7 @@ class ZombieCampaign(Campaign):
             row.add("survived")
 
     def _discard_given_up(self, zombies: list[Zombie], taken_over: TakenOver) -> None:
-        """A zombie that gave up has not tried all late writes: the point proves nothing, and is
+        """Discard zombies that gave up: they have not tried all late writes, so their points are
         tried again."""
         for zombie in zombies:
             if zombie.gave_up and zombie.label in taken_over.taken:
@@ -178,7 +176,7 @@ class ZombieCampaign(Campaign):
         return taken_over
 
     def _run_successors(self, workspace: Workspace, frozen: list[FrozenOwner]) -> TakenOver:
-        """Several at once where they cannot interfere: they mostly wait for locks."""
+        """Run successors concurrently where they cannot interfere: they mostly wait for locks."""
         number = MAX_SUCCESSORS if workspace.is_sqlite else 1
         successors = [
             Successor(self.work, workspace.folder / f"inherited-{n}") for n in range(number)
@@ -224,13 +222,13 @@ def walk(work: Workload, label: str, point: FaultPoint, workspace: Workspace) ->
             restore_timeouts(ctx)
             try_stale_writes(ctx)
     except StoreUnavailable as error:
-        # On a busy machine the server may disconnect three times. That is no stale write: the
-        # checker still judges what was written and answered.
+        # On a busy machine the server may disconnect three times. That is not a stale write: the
+        # checker still judges all writes and responses.
         raise GaveUp from error
 
 
 def restore_timeouts(ctx: ScenarioContext) -> None:
-    """Sessions were to end this soon only for the freeze."""
+    """Restore the session timeouts, which were short only for the freeze."""
     store = ctx.ol.store
     store.close()
     store.settings = replace(store.settings, idle_timeout=StoreSettings().idle_timeout)
@@ -252,7 +250,7 @@ def settle_and_judge(
 
 
 def try_stale_writes(ctx: ScenarioContext) -> None:
-    """Everything that an owner may do, tried again by a former owner."""
+    """Try every write of an owner again, as a former owner."""
     for claim in ctx.claims:
         renewed = ctx.run(renew, ctx.owner, {claim.id: claim.fence}, ZOMBIE_LEASE_S)
         ctx.ledger.write("kept", claim.id, claim.fence, claim.id in renewed.kept)

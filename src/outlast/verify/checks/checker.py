@@ -47,7 +47,7 @@ Rule = Callable[[Evidence], Iterator[Violation]]
 
 
 def check(evidence: Evidence, *, is_settled: bool = True) -> list[Violation]:
-    """All violations, in the order of the invariants. `settled`: no activity is left."""
+    """All violations, in the order of the invariants. `is_settled`: no activity is left."""
     rules: list[Rule] = [
         missing_or_unexpected_jobs,
         partial_batches,
@@ -71,7 +71,7 @@ def check(evidence: Evidence, *, is_settled: bool = True) -> list[Violation]:
 
 
 def unfinished_jobs(evidence: Evidence) -> Iterator[Violation]:
-    """I1: no activity is left."""
+    """I1: after settling, no job is unfinished."""
     for row in evidence.rows.values():
         if row.state not in FINAL:
             yield _violation(row, "I1", _orphan_class(row), f"is still {row.state}")
@@ -120,17 +120,18 @@ def orphaned_jobs(evidence: Evidence) -> Iterator[Violation]:
 
 
 def audit_findings(evidence: Evidence) -> Iterator[Violation]:
-    """I2: no audit ever found a job that waited for something that had happened."""
+    """I2: no audit found a job that waited for something that had already happened."""
     return (Violation("I2", *found) for found in repaired_waits(evidence))
 
 
 def miscounted_waits(evidence: Evidence) -> Iterator[Violation]:
-    """I2: nor would one now. For tables that do not change: they are read one by one."""
+    """I2: no job waits for something that has already happened. For tables that do not change,
+    because they are read one by one."""
     return (Violation("I2", *found) for found in wrong_waits(evidence))
 
 
 def duplicate_successes(evidence: Evidence) -> Iterator[Violation]:
-    """I3: one success, of the claim that really ran."""
+    """I3: there is one success, of the claim that ran."""
     ran = evidence.ran()
     forbidden = {entry.subject: entry.fence for entry in evidence.entries("never")}
     for row in evidence.rows.values():
@@ -153,7 +154,7 @@ def duplicate_successes(evidence: Evidence) -> Iterator[Violation]:
 
 def _one_success(row: JobRow, ran: list[int]) -> Iterator[Violation]:
     claimed = row.result.get("fence") if isinstance(row.result, dict) else None
-    erased = row.args is None and row.result is None  # cannot be compared any more
+    erased = row.args is None and row.result is None  # can no longer be compared
     if claimed != row.fence and not erased:
         message = f"the result is of claim {claimed}, the row of claim {row.fence}"
         yield _violation(row, "I3", "zombie", message)
@@ -219,7 +220,7 @@ def duplicate_events(evidence: Evidence) -> Iterator[Violation]:
 
 
 def wrong_answers(evidence: Evidence) -> Iterator[Violation]:
-    """I3: a write that was acknowledged is there; a write that was refused is not."""
+    """I3: acknowledged writes are stored, refused writes are not."""
     for entry in evidence.entries("told"):
         row = evidence.rows.get(entry.subject)
         if row is None:
@@ -233,8 +234,7 @@ def wrong_answers(evidence: Evidence) -> Iterator[Violation]:
 
 
 def duplicate_owners(evidence: Evidence) -> Iterator[Violation]:
-    """I3: a job has one owner. A former owner was not told that it still is, and changed
-    nothing."""
+    """I3: a job has one owner. A former owner was not confirmed as owner, and changed nothing."""
     taken: dict[str, list[LedgerEntry]] = defaultdict(list)
     for entry in evidence.entries("took"):
         taken[entry.subject].append(entry)
@@ -256,7 +256,7 @@ def duplicate_owners(evidence: Evidence) -> Iterator[Violation]:
 
 
 def step_violations(evidence: Evidence) -> Iterator[Violation]:
-    """I3: of steps and handlers' own writes."""
+    """I3: violations of steps and of handlers' own writes."""
     for job, orphan, message in (
         *wrong_step_results(evidence),
         *repeated_steps(evidence),
@@ -267,7 +267,7 @@ def step_violations(evidence: Evidence) -> Iterator[Violation]:
 
 
 def scenario_findings(evidence: Evidence) -> Iterator[Violation]:
-    """Violations that only the scenario itself could see."""
+    """Violations that only the scenario itself can detect."""
     for entry in evidence.entries("saw"):
         invariant, orphan, message = entry.data
         yield Violation(invariant, entry.subject, orphan, message, entry.subject)
@@ -299,7 +299,7 @@ def leftover_rows(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _outcome(evidence: Evidence, row: JobRow, fence: int) -> str | None:
-    """How a claim ended, by the record; a first-try success has only the row itself."""
+    """The recorded outcome of a claim; a first-try success is recorded only in the row."""
     if record := evidence.record(row.id, fence):
         return record.outcome
     at_once = row.state == State.SUCCEEDED and row.fence == fence
@@ -311,7 +311,7 @@ def _violation(row: JobRow, invariant: str, orphan: str, message: str) -> Violat
 
 
 def _orphan_class(row: JobRow) -> str:
-    """The orphan class of a job that did not end."""
+    """The orphan class of an unfinished job."""
     match row.state:
         case State.RUNNING:
             return "owner-dead" if (row.lease_left or 0) <= 0 else "owner-hung"

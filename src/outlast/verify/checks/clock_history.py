@@ -1,4 +1,4 @@
-"""The history of a clock that was stepped: what it showed, and when it reached a moment. Pure."""
+"""History of a stepped clock: the times that it showed, and when it reached one. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ..ledger import LedgerEntry
 
 
 class Reached(NamedTuple):
-    """When a clock reached a moment, by the monotonic clock."""
+    """When a clock reached a time, by the monotonic clock."""
 
     at: float
     jumped: bool  # over it, by a step ahead
 
 
 class ClockHistory:
-    """`steps`: since when, by the monotonic clock, which offset from it. The first holds before,
-    too."""
+    """A clock with steps: pairs of a monotonic time and the offset from then on. The first offset
+    also holds before."""
 
     def __init__(self, steps: Sequence[tuple[float, float]]) -> None:
         first, *later = steps
@@ -27,11 +27,11 @@ class ClockHistory:
 
     @classmethod
     def read(cls, entries: Iterable[LedgerEntry]) -> ClockHistory:
-        """From a ledger: entries `clock` name the offset of the database's clock."""
+        """Read the history from a ledger, whose `clock` entries have the database's offset."""
         return cls([(entry.at, entry.data) for entry in entries if entry.kind == "clock"])
 
     def shown(self, at: float) -> float:
-        """What the clock showed."""
+        """The time that the clock showed."""
         offset = self.steps[0][1]
         for since, stepped in self.steps:
             if since <= at:
@@ -39,7 +39,7 @@ class ClockHistory:
         return at + offset
 
     def reached(self, moment: float) -> list[Reached]:
-        """Every time at which the clock came from before a moment to it, or beyond it."""
+        """Every crossing of a time: when the clock reached it, or jumped over it."""
         found = []
         for (since, offset), (until, following) in pairwise([*self.steps, (math.inf, 0.0)]):
             if since <= moment - offset < until:
@@ -49,14 +49,14 @@ class ClockHistory:
         return found
 
     def went_back(self, since: float, until: float) -> bool:
-        """Whether it was set back within a span."""
+        """Whether the clock was set back within a span."""
         return any(
             since <= at <= until and offset < before
             for (_, before), (at, offset) in pairwise(self.steps)
         )
 
     def steps_before(self, shown: float, within: float) -> list[float]:
-        """By how much it had been stepped just before it showed this."""
+        """The steps of the clock shortly before it showed this time."""
         return [
             offset - before
             for (_, before), (at, offset) in pairwise(self.steps)

@@ -17,7 +17,7 @@ from ..ledger import LedgerEntry
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """The order of the fields is the order of the columns of `dump_jobs`."""
+    """A row of the table of jobs; the fields are in the order of the columns of `dump_jobs`."""
 
     id: str
     state: str
@@ -44,17 +44,17 @@ class JobRow:
 
     @property
     def failed_by_prerequisite(self) -> bool:
-        """It ended because of a prerequisite."""
+        """Whether it ended because of a prerequisite."""
         error_type = self.error.get("type") if isinstance(self.error, dict) else None
         return error_type == "PrerequisiteFailed" and self.state in (State.DEAD, State.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
 class FlowRow:
-    """The order of the fields is the order of the columns of `dump_flows`."""
+    """A row of the table of flows; the fields are in the order of the columns of `dump_flows`."""
 
     id: str
-    part_of: str | None = None  # of a group: the flow
+    part_of: str | None = None  # the flow of a group
     fail_after: int | None = None
     failed: int = 0
     reason: str | None = None
@@ -94,7 +94,7 @@ class Evidence:
     steps: dict[tuple[str, str], StepRow] = field(default_factory=dict)  # by job and name
     ledger: list[LedgerEntry] = field(default_factory=list)
     business_rows: set[str] = field(default_factory=set)
-    orphans: list[str] = field(default_factory=list)  # side rows whose job is gone
+    orphans: list[str] = field(default_factory=list)  # dependent rows whose job is gone
     before: dict[str, list[str]] = field(default_factory=dict)  # prerequisites of each follower
     flows: dict[str, FlowRow] = field(default_factory=dict)
     audited: dict[str, int] = field(default_factory=dict)  # found by audits, by name
@@ -103,7 +103,7 @@ class Evidence:
         return (entry for entry in self.ledger if entry.kind == kind)
 
     def ran(self) -> dict[str, list[int]]:
-        """The claims under which each job was run, as often as it was."""
+        """The claims under which each job was run, one entry per run."""
         fences: dict[str, list[int]] = defaultdict(list)
         for entry in self.entries("began"):
             fences[entry.subject].append(entry.fence)
@@ -119,9 +119,9 @@ class Evidence:
         return Counter(event.job for event in self.events if event.job and event.kind == "redrive")
 
     def cancels(self) -> dict[str, list[str]]:
-        """In which state each cancel left its job, by what was written down then; of one whose
-        flow or team was cancelled, that it was asked for. A full queue that drops a job cancels
-        it."""
+        """The states in which cancels left each job, by the record of each cancel. The cancellation
+        of a flow or group counts as a request for each of its jobs, and a job dropped by a full
+        queue as cancelled."""
         states: dict[str, list[str]] = defaultdict(list)
         for row in self.rows.values():
             if self.was_cancelled(row):

@@ -1,6 +1,6 @@
-"""Checks of flows: what the tables and the ledger must agree on.
+"""Checks of flows: compare the tables with the ledger.
 
-    ran or not      a follower ran if, and only if, its prerequisites ended as it needs; otherwise
+    ran or not      a follower ran if, and only if, its prerequisites ended as required; otherwise
                     it is dead, and names one of them that did not succeed
     in order        no claim of it started before the end of its prerequisites
     as requested    it has the requested prerequisites, in that order, and the jobs that they added;
@@ -101,8 +101,8 @@ def _wrong_runs(row: JobRow, before: list[JobRow], known: LedgerIndex) -> Iterat
 
 
 def _early_starts(row: JobRow, before: list[JobRow], known: LedgerIndex) -> Iterator[FlowFinding]:
-    """By the clock of the ledger. Of redriven jobs only the last claim is known; the owner of a
-    cancelled job may notice late."""
+    """Claims that began before the end of a prerequisite, by the clock of the ledger. Of redriven
+    jobs only the last claim is known; the owner of a cancelled job may notice late."""
     began = known.began.get(row.id)
     if not began or known.redriven[row.id]:
         return
@@ -114,7 +114,7 @@ def _early_starts(row: JobRow, before: list[JobRow], known: LedgerIndex) -> Iter
 
 
 def _wrong_results(row: JobRow, before: list[JobRow], known: LedgerIndex) -> Iterator[FlowFinding]:
-    """The results that the accepted claim read are those of its prerequisites."""
+    """Jobs whose accepted claim read other results than those of its prerequisites."""
     read = known.read.get((row.id, row.fence))
     if row.state != State.SUCCEEDED or read is None or any(known.redriven[p.id] for p in before):
         return
@@ -137,7 +137,7 @@ def _wrong_results(row: JobRow, before: list[JobRow], known: LedgerIndex) -> Ite
 
 
 def _is_unidentified(had: object, expected: list[object] | None) -> bool:
-    """A result of a job that does not name it."""
+    """Whether a result does not name its job."""
     return isinstance(had, list) and expected is not None and had == [None, expected[1]]
 
 
@@ -173,7 +173,7 @@ def _added(evidence: Evidence) -> dict[str, list[str]]:
 
 
 def _wrong_end(row: JobRow, kind: str, known: LedgerIndex) -> Iterator[FlowFinding]:
-    """A job that could run ended as its handler does."""
+    """Jobs that could run, and ended in another way than their handlers."""
     if (
         kind
         and row.state in FINAL
@@ -207,7 +207,7 @@ def _wrong_hooks(known: LedgerIndex) -> Iterator[FlowFinding]:
 
 
 def _claims_after_cancel(known: LedgerIndex) -> Iterator[FlowFinding]:
-    """When a cancel had returned, its jobs had these claims; there are no others."""
+    """Claims of a cancelled flow that started after the cancel had returned."""
     members: dict[str, list[JobRow]] = defaultdict(list)
     for row in known.evidence.rows.values():
         if row.flow:
@@ -225,7 +225,7 @@ def _claims_after_cancel(known: LedgerIndex) -> Iterator[FlowFinding]:
 
 
 def _unsettled_flow(flow: FlowRow, evidence: Evidence) -> Iterator[FlowFinding]:
-    """A cancel was completed; a part belongs to an existing flow."""
+    """Unfinished cancels, and groups whose flow is gone."""
     if flow.cancelled != flow.settled:
         message = (
             "was cancelled, and its end is not recorded"
@@ -238,7 +238,8 @@ def _unsettled_flow(flow: FlowRow, evidence: Evidence) -> Iterator[FlowFinding]:
 
 
 def _wrong_fail_groups(evidence: Evidence) -> Iterator[FlowFinding]:
-    """This many failures fail a group; jobs that were cancelled by that do not count."""
+    """Groups that were not failed by their limit of failures, or counted them wrongly; jobs that
+    were cancelled with the group do not count."""
     members: dict[str, list[JobRow]] = defaultdict(list)
     for row in evidence.rows.values():
         if row.flow and row.flow not in evidence.flows:

@@ -1,5 +1,5 @@
-"""I4: a job's attempts and events as a history. Every claim ended once, each transition is legal,
-and the row's counters agree with the record.
+"""I4: checks of a job's history, its attempts and events. Every claim ended once, each transition
+is legal, and the row's counters agree with the record.
 
     claim 1   crashed     ready       crashes 1
     claim 2   released    ready       the attempt was not counted
@@ -20,7 +20,7 @@ HistoryFinding = tuple[str, str]  # the orphan class, and the message
 UNSPENT_OUTCOMES = (Outcome.RELEASED, Outcome.WAITED)  # the attempt is not counted
 NOT_FATAL = (Outcome.SUCCEEDED, Outcome.POSTPONED, Outcome.CANCELLED, *UNSPENT_OUTCOMES)
 CHARGED_OUTCOMES = {Outcome.FAILED, Outcome.TIMED_OUT, Outcome.PERMANENT, Outcome.UNDECODABLE}
-CLOCK_ROUNDING_S = 0.05  # seconds by which a clock may be rounded
+CLOCK_ROUNDING_S = 0.05  # rounding of a clock
 FINAL_OUTCOMES = {
     Outcome.PERMANENT,
     Outcome.UNDECODABLE,
@@ -42,7 +42,7 @@ def history_findings(
 
 
 def with_held_back(row: JobRow, records: Sequence[AttemptRow]) -> list[AttemptRow]:
-    """A claim that a circuit breaker released leaves no record: it counts as released."""
+    """Add claims that a circuit breaker released: they leave no record."""
     known = {record.fence: record for record in records}
     ended = row.state in (State.RUNNING, State.SUCCEEDED)
     full = [record for record in records if record.fence > row.fence]

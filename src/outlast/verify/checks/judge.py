@@ -1,5 +1,5 @@
-"""After the faults: interrupted scenarios are retried, a worker runs until all jobs are settled,
-and the checker decides from the evidence."""
+"""Judge: after the faults, retry interrupted scenarios, run a worker until all jobs are settled,
+and let the checker decide from the evidence."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Verdict:
 
 
 def recover(workload: Workload, points: Mapping[str, FaultPoint], lease: float) -> Verdict:
-    """Points by their queue."""
+    """Recover and judge a workspace; `points` by their queue."""
     found = collect(workload.ol.store, [])  # before the audit repairs anything
     complaints = [*leftover_rows(found), *miscounted_waits(found)]
     complaints += retry_scenarios(workload, points, lease)
@@ -71,7 +71,7 @@ def retry_scenarios(
 
 
 async def settle(ol: Outlast) -> None:
-    """Run until no work is left. The checker reports what has not moved for very long."""
+    """Run a worker until no work is left. The checker reports jobs that stall."""
     seen, until = {"": 0}, 0.0
     try:
         async with ol.worker(**WORKER_SETTINGS):
@@ -86,7 +86,7 @@ async def settle(ol: Outlast) -> None:
 
 
 async def _cancelling(ol: Outlast) -> bool:
-    """Whether a cancelled flow is still to end."""
+    """Whether the cancellation of a flow is unfinished."""
     return bool(await ol.store.arun(unfinished_cancels))
 
 
@@ -102,7 +102,7 @@ def judge(workload: Workload, complaints: Iterable[Violation] = ()) -> Verdict:
 
 
 def late_answers(evidence: Evidence) -> dict[str, int]:
-    """How often owners were told that their claim is lost, by queue."""
+    """The number of responses to owners that their claim is lost, by queue."""
     refused: Counter[str] = Counter()
     for entry in evidence.ledger:
         is_refusal = entry.kind == "told" and not entry.data[1]

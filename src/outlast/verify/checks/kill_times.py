@@ -1,4 +1,4 @@
-"""When a campaign killed which process. The machine gives a process id again after a while."""
+"""Kill times: when a campaign killed each process. Process ids are reused after a while."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class KillTimes:
         self._times[pid].append(at)
 
     def end_of(self, pid: int, started: float) -> float:
-        """When the run ended that this process had started then and did not end itself; if no kill
-        is known, at once."""
+        """When a run of this process ended that it did not end itself: at its kill, or at its start
+        if no kill is known."""
         times = self._times.get(pid, [])
         place = bisect_left(times, started - KILL_LAG_S)
         return max(started, times[place]) if place < len(times) else started

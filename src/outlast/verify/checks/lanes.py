@@ -1,7 +1,7 @@
 """Check the history of limited queues: never above a limit, never idle with room, in order.
 
 A handler records when it enters and leaves its slot: after its claim has committed, and before its
-outcome is sent. So the history never counts a slot for too long, and every excess is a violation.
+outcome is sent. So the history never counts a slot for too long: every excess is a violation.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ..lane_load import FEW, FIRST_LANE_RUNNING, FIRST_RUNNING, ORDERED, SLOTS, 
 from ..ledger import LedgerEntry
 from .kill_times import KillTimes
 
-CLAIM_LAG_S = 2.0  # seconds from a claim, under the limits of then, until its handler begins
-IDLE_LIMIT_S = 10.0  # seconds for which jobs may wait where there is room: as long as a kill lasts
+CLAIM_LAG_S = 2.0  # seconds from a claim, under its limits, until its handler begins
+IDLE_LIMIT_S = 10.0  # seconds that jobs may wait despite room: the recovery from a kill
 
-Lane = tuple[str, str]  # of a queue
+Lane = tuple[str, str]  # queue and lane
 
 
 class SlotEvent(NamedTuple):
@@ -34,7 +34,7 @@ class SlotEvent(NamedTuple):
 
 
 class LimitsAt(NamedTuple):
-    """Since when, of the queue and of a lane."""
+    """The limits of a queue and of its lanes from a time on."""
 
     at: float
     running: float
@@ -48,13 +48,13 @@ class LimitHistory:
     changes: list[LimitsAt]
 
     def near(self, at: float) -> Sequence[LimitsAt]:
-        """Those in force shortly before."""
+        """The limits in force shortly before a time."""
         first = bisect_right(self.changes, at - CLAIM_LAG_S, key=lambda one: one.at)
         last = bisect_right(self.changes, at, key=lambda one: one.at)
         return self.changes[max(0, first - 1) : last]
 
     def most(self, at: float) -> tuple[float, float]:
-        """The highest of the queue, and of a lane."""
+        """The highest limits of the queue and of a lane shortly before a time."""
         known = self.near(at)
         return max(one.running for one in known), max(one.lane for one in known)
 
@@ -90,8 +90,8 @@ def _events(entries: Iterable[LedgerEntry], kills: KillTimes) -> Iterator[SlotEv
 
 
 def _limits(entries: Iterable[LedgerEntry]) -> dict[str, LimitHistory]:
-    """A change is in force from some moment between asked and changed on: until then, the higher
-    of both counts."""
+    """The limits of each queue. A change takes effect between its request and its response: in that
+    span, the higher limit counts."""
     found = {
         SLOTS: LimitHistory([LimitsAt(0.0, FIRST_RUNNING, FIRST_LANE_RUNNING)]),
         WIDE: LimitHistory([LimitsAt(0.0, math.inf, FIRST_LANE_RUNNING)]),
@@ -123,13 +123,13 @@ def _over(events: Iterable[SlotEvent], limits: Mapping[str, LimitHistory]) -> It
         queue_limit, lane_limit = limits[queue].most(event.at)
         if len(in_lane) > lane_limit:
             jobs = ", ".join(one.job for one in in_lane)
-            yield f"{len(in_lane)} jobs run in lane {name} of {queue}, {lane_limit} may: {jobs}"
+            yield f"{len(in_lane)} jobs run in lane {name} of {queue}, limit {lane_limit}: {jobs}"
         if len(in_queue) > queue_limit:
-            yield f"{len(in_queue)} jobs run in {queue}, {queue_limit} may"
+            yield f"{len(in_queue)} jobs run in {queue}, limit {queue_limit}"
 
 
 def _order(events: Iterable[SlotEvent]) -> Iterator[str]:
-    """A job begins when all that were enqueued before it in its lane have ended."""
+    """Jobs that began before the jobs enqueued before them in their lane had ended."""
     numbers: dict[Lane, set[int]] = defaultdict(set)
     events = [event for event in events if event.lane[0] == ORDERED]
     for event in events:
@@ -166,11 +166,11 @@ class _LaneState:
 def _waits(
     events: Iterable[SlotEvent], queued: Iterable[tuple[float, str, tuple[str, ...]]]
 ) -> Iterator[LaneWait]:
-    """A job waits from when its caller was told of it, and again from when an attempt ended."""
-    told = [SlotEvent(at, job, 0, False, (lane[0], lane[1]), 0) for at, job, lane in queued]
+    """The waits of jobs: from the response to their caller, and again from an attempt's end."""
+    responses = [SlotEvent(at, job, 0, False, (lane[0], lane[1]), 0) for at, job, lane in queued]
     lanes: dict[Lane, _LaneState] = defaultdict(_LaneState)
-    begun: set[str] = set()  # perhaps before their callers were told
-    for event in sorted([*events, *told]):
+    begun: set[str] = set()  # perhaps before the response to their caller
+    for event in sorted([*events, *responses]):
         state = lanes[event.lane]
         if state.waiting:
             inside = len(state.inside)
@@ -189,8 +189,8 @@ def _waits(
 
 
 def _idle(waits: Iterable[LaneWait]) -> Iterator[str]:
-    """Where jobs wait, one begins every few seconds: handlers are short, so there is room. A queue
-    with a limit of its own is looked at as a whole: its lanes wait for each other."""
+    """Lanes in which jobs waited and none began for long: handlers are short, so there was room. A
+    queue with a limit of its own counts as a whole, because its lanes wait for each other."""
     since: dict[Lane, float] = {}
     last: dict[Lane, float] = {}
     for wait in sorted(waits, key=lambda one: one.end):
@@ -208,7 +208,7 @@ def _idle(waits: Iterable[LaneWait]) -> Iterator[str]:
 
 
 def _under(waits: Iterable[LaneWait], limits: Mapping[str, LimitHistory]) -> Iterator[str]:
-    """A lane whose handlers take long is full while jobs wait, but for a moment."""
+    """Lanes with long handlers that were below their limit for long while jobs waited."""
     since: dict[Lane, float] = {}
     last: dict[Lane, float] = {}
     for wait in waits:

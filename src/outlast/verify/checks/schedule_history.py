@@ -1,4 +1,4 @@
-"""What a campaign's ledger and tables say of each schedule: its phases, calls, jobs and runs."""
+"""Schedule history: phases, calls, jobs and runs of each schedule, by the ledger and the tables."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ...model.schedule import ScheduleSpec
 from ..ledger import LedgerEntry
 from .kill_times import KillTimes
 
-SETTLE_S = 1.0  # seconds after a call, until what it changed is in force everywhere
+SETTLE_S = 1.0  # seconds after a call until its change is in force everywhere
 TICK_CHANGES = ("pause", "resume", "skip", "change", "reset")
 
 
 class TickJob(NamedTuple):
-    """A job of a schedule, as the tables have it."""
+    """A job of a schedule, from the tables."""
 
     id: str
     schedule: str
@@ -36,7 +36,7 @@ class Interval(NamedTuple):
 
 @dataclass(slots=True)
 class Phase:
-    """A span in which nobody changed when a schedule is due. Uncertain margins are left out."""
+    """A span without changes of a schedule's ticks. Uncertain margins are left out."""
 
     start: float
     end: float
@@ -45,16 +45,18 @@ class Phase:
 
 @dataclass(slots=True)
 class ScheduleHistory:
-    """What is known of one schedule."""
+    """The history of one schedule."""
 
     name: str
-    spec: ScheduleSpec  # the policies, which nobody changes
+    spec: ScheduleSpec  # its policies, which do not change
     phases: list[Phase] = field(default_factory=list)
-    left_out: list[tuple[float, list[float]]] = field(default_factory=list)  # by skip: when asked
+    left_out: list[tuple[float, list[float]]] = field(
+        default_factory=list
+    )  # skipped, with the time
     jobs: dict[str, TickJob] = field(default_factory=dict)
     runs: dict[str, list[tuple[int, Interval]]] = field(default_factory=dict)  # fence, by job
     backfills: list[Interval] = field(default_factory=list)  # of ticks
-    calls: list[float] = field(default_factory=list)  # when a run was asked for
+    calls: list[float] = field(default_factory=list)  # when a run was requested
 
     @property
     def ticks(self) -> set[float]:
@@ -65,7 +67,7 @@ class ScheduleHistory:
         return any(span.start <= tick < span.end for span in self.backfills)
 
     def own_runs(self) -> dict[str, list[tuple[int, Interval]]]:
-        """Runs of jobs that the schedule itself made."""
+        """Runs of jobs that the schedule itself fired."""
         return {
             id: runs
             for id, runs in self.runs.items()
@@ -121,7 +123,7 @@ def _read_calls(history: ScheduleHistory, told: Sequence[LedgerEntry]) -> None:
 
 
 def _before(spec: ScheduleSpec, tick: float, n: int) -> list[float]:
-    """The last ticks before one."""
+    """The last n ticks before a tick."""
     return list(takewhile(lambda before: before < tick, spec.ticks(tick - 60.0)))[-n:]
 
 

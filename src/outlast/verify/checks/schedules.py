@@ -1,12 +1,12 @@
-"""Judge the history of schedules: one job per tick, none missing, none over another. Pure.
+"""Check the history of schedules: one job per tick, none missing, no overlapping runs. Pure.
 
-Handlers tell when they run, the operator what was asked of a schedule and when that was done, and
-the campaign by how much the database's clock was off. Which ticks there were follows from that; the
-tables only say which of them have jobs. What happens close to a call or a step is left open:
+Handlers record their runs, the operator the requests and responses of its calls, and the campaign
+the offset of the database's clock. The expected ticks follow from these records; the tables only
+show which of them have jobs. Ticks close to a call or a step are not judged:
 
-        asked ── done                     asked ── done
-    ──────┴───────┴───────────────────────────┴───────┴──▶
-                   └─ a tick here has a job ─┘
+        request ── response               request ── response
+    ──────┴───────────┴───────────────────────┴───────────┴──▶
+                       └─ a tick here has a job ─┘
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .clock_history import ClockHistory, Reached
 from .kill_times import KillTimes
 from .schedule_history import SETTLE_S, Interval, ScheduleHistory, TickJob, read_histories
 
-FIRE_LAG_S = 8.0  # seconds from a tick until some worker has fired it, whoever is killed
+FIRE_LAG_S = 8.0  # seconds from a tick until a worker has fired it, despite kills
 CANCEL_LAG_S = 8.0  # seconds from the next run's start until a cancelled one has stopped
 TRANSACTION_S = 4.0  # seconds between two readings of the clock in one transaction
 LATE_S = 1.0  # seconds beyond the grace time that a transaction may take
@@ -31,7 +31,7 @@ LATE_S = 1.0  # seconds beyond the grace time that a transaction may take
 def judge_schedules(
     entries: Iterable[LedgerEntry], jobs: Iterable[TickJob], kills: KillTimes
 ) -> list[str]:
-    """What is wrong; `kills` says when each process was killed."""
+    """All violations; `kills` has the time of each process's kill."""
     entries = list(entries)
     clock = ClockHistory.read(entries)
     wrong = []
@@ -48,7 +48,7 @@ def judge_schedules(
 
 
 def _doubles(history: ScheduleHistory) -> Iterator[str]:
-    """One job per tick."""
+    """Ticks with more than one job, and jobs without a known tick."""
     by_tick: dict[float | None, list[str]] = defaultdict(list)
     for job in history.jobs.values():
         if not job.manual:
@@ -61,7 +61,7 @@ def _doubles(history: ScheduleHistory) -> Iterator[str]:
 
 
 def _missing(history: ScheduleHistory, clock: ClockHistory) -> Iterator[str]:
-    """No tick is left out but by its policies."""
+    """Ticks without a job, unless a policy skips them."""
     have = history.ticks
     left_out = {tick for _, ticks in history.left_out for tick in ticks}
     lives = list(_lives(history, clock))
@@ -74,13 +74,13 @@ def _missing(history: ScheduleHistory, clock: ClockHistory) -> Iterator[str]:
         if _is_replaced(history, clock, tick, reached) or _is_covered(history, reached, lives):
             continue
         if history.spec.missed == "none" and previous is None:
-            previous = tick  # one may be late, and is left out then
+            previous = tick  # a single late tick may be skipped
             continue
         yield f"{history.name}: no job has the tick {as_key(tick)}"
 
 
 def _expected(history: ScheduleHistory, clock: ClockHistory) -> Iterator[tuple[float, Reached]]:
-    """Ticks that were to fire, with the moment at which they were due."""
+    """Ticks that had to fire, with the time at which they were due."""
     for phase in history.phases:
         if phase.spec is None:
             continue
@@ -98,7 +98,7 @@ def _expected(history: ScheduleHistory, clock: ClockHistory) -> Iterator[tuple[f
 def _ticks_shown(
     spec: ScheduleSpec, clock: ClockHistory, start: float, end: float
 ) -> Iterator[float]:
-    """All ticks that the clock came by in a span."""
+    """All ticks that the clock reached in a span."""
     if start >= end:
         return
     moments = [start, end, *(at for at, _ in clock.steps if start <= at <= end)]
@@ -111,8 +111,8 @@ def _ticks_shown(
 
 
 def _due(spec: ScheduleSpec, clock: ClockHistory, tick: float) -> Reached | None:
-    """When a tick had to fire. One that the clock had jumped over has a second chance; one that it
-    had come by does not."""
+    """When a tick had to fire. If the clock jumped over a tick, it is due when the clock reaches it
+    again; otherwise only the first time counts."""
     times = clock.reached(tick)
     if not times:
         return None
@@ -127,7 +127,7 @@ def _due(spec: ScheduleSpec, clock: ClockHistory, tick: float) -> Reached | None
 def _is_replaced(
     history: ScheduleHistory, clock: ClockHistory, tick: float, reached: Reached
 ) -> bool:
-    """Whether a later tick fired instead: of several that are due at once, the latest does."""
+    """Whether a later tick fired instead: of several due ticks, the latest one fires."""
     if history.spec.missed == "all" and history.spec.overlap != "cancel":
         return False
     until = max(clock.shown(reached.at + FIRE_LAG_S), tick + FIRE_LAG_S)
@@ -135,7 +135,7 @@ def _is_replaced(
 
 
 def _lives(history: ScheduleHistory, clock: ClockHistory) -> Iterator[tuple[str, Interval]]:
-    """From when to when jobs may have been unfinished."""
+    """The intervals in which each job may have been unfinished."""
     for id, job in history.jobs.items():
         runs = [run for _, run in history.runs.get(id, [])]
         starts = [run.start for run in runs]
@@ -148,7 +148,7 @@ def _lives(history: ScheduleHistory, clock: ClockHistory) -> Iterator[tuple[str,
 def _is_covered(
     history: ScheduleHistory, reached: Reached, lives: Sequence[tuple[str, Interval]]
 ) -> bool:
-    """Whether an earlier run went on, and the schedule skips or queues one."""
+    """Whether an earlier run was unfinished, and the schedule's policy skips or queues the tick."""
     if history.spec.overlap not in ("skip", "queue"):
         return False
     near = Interval(reached.at, reached.at + FIRE_LAG_S)
@@ -156,7 +156,7 @@ def _is_covered(
 
 
 def _unwanted(history: ScheduleHistory, clock: ClockHistory) -> Iterator[str]:
-    """No tick fires of a pause, nor one that an operator left out."""
+    """Ticks that fired although the schedule was paused or an operator had skipped them."""
     pauses = [p for p in history.phases if p.spec is None]
     for tick in sorted(history.ticks):
         times = clock.reached(tick)
@@ -166,11 +166,11 @@ def _unwanted(history: ScheduleHistory, clock: ClockHistory) -> Iterator[str]:
             yield f"{history.name}: the tick {as_key(tick)} fired during a pause"
         for asked, ticks in history.left_out:
             if tick in ticks and len(times) == 1 and times[0].at > asked:
-                yield f"{history.name}: the tick {as_key(tick)} fired, and was to be left out"
+                yield f"{history.name}: the tick {as_key(tick)} fired although it was skipped"
 
 
 def _late(history: ScheduleHistory, clock: ClockHistory) -> Iterator[str]:
-    """With missed="none", what is later than the grace time does not fire."""
+    """With missed="none": ticks that fired later than the grace time."""
     if history.spec.missed != "none":
         return
     for job in history.jobs.values():
@@ -184,7 +184,7 @@ def _late(history: ScheduleHistory, clock: ClockHistory) -> Iterator[str]:
 
 
 def _overlapping(history: ScheduleHistory) -> Iterator[str]:
-    """Two runs at once only where that is allowed; a cancelled one stops soon."""
+    """Concurrent runs where the policy forbids them; a cancelled run must stop soon."""
     if history.spec.overlap == "allow":
         return
     allowed = CANCEL_LAG_S if history.spec.overlap == "cancel" else 0.0
@@ -201,7 +201,7 @@ def _overlapping(history: ScheduleHistory) -> Iterator[str]:
 
 
 def _beyond_pause(history: ScheduleHistory) -> Iterator[str]:
-    """At most one run waits for its start: so many begin after a pause."""
+    """Schedules with more than one run waiting at a pause."""
     if history.spec.overlap == "allow":
         return
     first = {id: min(runs) for id, runs in history.own_runs().items()}

@@ -1,4 +1,4 @@
-"""Check signals: each was taken once, by a wait of its job that says so; none was lost."""
+"""Check signals: each was taken once, by a wait of its job, and none was lost."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def all_signals() -> Op[Rows]:
 
 
 def count_signals(jobs: Sequence[Job], signals: Rows) -> dict[str, int]:
-    """Signals that arrived, each counted once however often it was sent; how many of them were
-    taken, and how many waits timed out."""
+    """Counts of distinct signals that arrived, of those that were taken, and of waits that timed
+    out."""
     return {
         "signals": len(signals),
         "taken": sum(taken_by is not None for *_, taken_by in signals),
@@ -32,7 +32,7 @@ def count_signals(jobs: Sequence[Job], signals: Rows) -> dict[str, int]:
 
 
 def judge_signals(jobs: Sequence[Job], signals: Rows) -> list[str]:
-    """What is wrong with the signals of jobs that have succeeded."""
+    """All violations in the signals of succeeded jobs."""
     return [f"I8: {wrong}" for wrong in _wrong_signals(jobs, signals)]
 
 
@@ -59,5 +59,5 @@ def _of_job(job: Job, sent: list[Any], maybe: list[Any]) -> Iterator[str]:
 
 
 def _late(job: Job) -> Any:
-    """What became of the wait that may time out."""
+    """The result of the wait that may time out."""
     return job.result.get("late") if isinstance(job.result, dict) else None

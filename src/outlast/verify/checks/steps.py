@@ -13,7 +13,7 @@ StepFinding = tuple[str, str, str]  # the job, the orphan class, and the message
 
 
 def wrong_step_results(evidence: Evidence) -> Iterator[StepFinding]:
-    """A step is stored for the claim that ran it, and reported as it is."""
+    """Steps that are stored for another claim than the one that ran it, or reported wrongly."""
     done = {(entry.subject, entry.fence, entry.data) for entry in evidence.entries("did")}
     for (job, name), step in evidence.steps.items():
         owner = step.result.get("fence") if isinstance(step.result, dict) else None
@@ -34,7 +34,7 @@ def wrong_step_results(evidence: Evidence) -> Iterator[StepFinding]:
 
 
 def repeated_steps(evidence: Evidence) -> Iterator[StepFinding]:
-    """A step that was reported as stored does not run again."""
+    """Steps that ran again although they were reported as stored."""
     known: dict[tuple[str, str], float] = {}
     for entry in evidence.entries("stepped"):
         name, accepted = entry.data
@@ -46,8 +46,8 @@ def repeated_steps(evidence: Evidence) -> Iterator[StepFinding]:
 
 
 def wrong_completion_writes(evidence: Evidence) -> Iterator[StepFinding]:
-    """A claim's own writes exist, once, if that claim succeeded, and not otherwise. A late claim
-    may have succeeded before, without them."""
+    """Handlers' own writes that do not exist once for each succeeded claim. A late claim may have
+    succeeded before, without them."""
     written: dict[tuple[str, int], list[LedgerEntry]] = defaultdict(list)
     for entry in evidence.entries("wrote"):
         written[entry.subject, entry.fence].append(entry)

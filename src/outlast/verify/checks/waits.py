@@ -1,10 +1,10 @@
 """Check the counters of waiting jobs: right after the faults, before the audit repairs anything,
 and again at the end.
 
-A job's end decrements the counters of its dependents in the same transaction. So at no time,
-wherever a process dies, does a job wait for something that has happened, or for a wrong number; an
-audit that finds one has found a hole in the protocol, even if it repairs it. The one exception is
-marked: a job whose prerequisites are linked after its insert.
+A job's end decrements the counters of its dependents in the same transaction. So, wherever a
+process dies, no job ever waits for something that has already happened, or for a wrong number; an
+audit that finds such a job has found a hole in the protocol, even if it repairs it. The one
+exception is marked in its row: a job whose prerequisites are linked after its insert.
 
 Each finding names the job, the orphan class, the problem, and the queue.
 """
@@ -17,25 +17,25 @@ from ...model.lifecycle import FINAL, State
 from ...model.wait_check import DEAF, FAULTS, MISCOUNTED, UNFIRED
 from .evidence import Evidence, JobRow
 
-UNWOKEN = "unwoken"  # a handler that waits for what is there
+UNWOKEN = "unwoken"  # a handler waits for something that has already happened
 
 WaitFinding = tuple[str, str, str, str]
 
 
 def wrong_waits(evidence: Evidence) -> Iterator[WaitFinding]:
-    """Jobs that wait in vain, or with a wrong count, in tables that do not change."""
+    """Jobs that wait for nothing, or with a wrong count, in tables that do not change."""
     for row in evidence.rows.values():
         if (
             row.state == State.WAITING
             and not row.unlinked
-            and row.waits_for  # otherwise its handler waits
+            and row.waits_for  # otherwise a wait of its handler
             and (fault := _wait_error(row, evidence))
         ):
             yield row.id, *fault, row.queue
 
 
 def _wait_error(row: JobRow, evidence: Evidence) -> tuple[str, str] | None:
-    """A deleted prerequisite did not succeed."""
+    """The fault of a waiting job, if any; a deleted prerequisite counts as not succeeded."""
     before = {id: evidence.rows.get(id) for id in evidence.before.get(row.id, ())}
     ended = {id: one.state if one else "gone" for id, one in before.items()
              if one is None or one.state in FINAL}  # fmt: skip
@@ -51,7 +51,7 @@ def _wait_error(row: JobRow, evidence: Evidence) -> tuple[str, str] | None:
 
 
 def repaired_waits(evidence: Evidence) -> Iterator[WaitFinding]:
-    """Findings of an audit, possibly repaired. It recorded no ids."""
+    """Findings of audits, possibly repaired; an audit records no ids."""
     for fault in (*FAULTS, UNWOKEN):
         if number := evidence.audited.get(fault, 0):
             yield "some job", fault, f"an audit found {number} such jobs", ""

@@ -19,7 +19,7 @@ def kill_quietly(pid: int) -> None:
 
 
 def name_connections(workspaces: WorkspaceFactory) -> None:
-    """Mark every connection of this run, so that no other one is cut."""
+    """Name every connection of this run, so that no other one is cut."""
     if not workspaces.is_sqlite:
         address = workspaces.address
         mark = "&" if "?" in address.url else "?"
@@ -29,7 +29,7 @@ def name_connections(workspaces: WorkspaceFactory) -> None:
 
 
 class ConnectionCutter:
-    """In a child: terminate a few of our own connections in the server."""
+    """In a child: terminate a few of the campaign's own connections in the server."""
 
     def __init__(self, workspaces: WorkspaceFactory, rng: random.Random) -> None:
         self.workspaces, self.rng = workspaces, rng

@@ -1,4 +1,4 @@
-"""Clusters that `outlast verify failover` can fail over: what a campaign needs of them."""
+"""The protocol of clusters that `outlast verify failover` can fail over."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .own_postgres import OwnDatabase, Poll
 
 
 class FailoverTimes(NamedTuple):
-    """Two moments of a failover, by the monotonic clock."""
+    """The times of a failover, by the monotonic clock."""
 
     failed_at: float  # the primary was stopped or killed
     primary_at: float  # another server accepted writes
@@ -24,10 +24,10 @@ class FailoverCluster(OwnDatabase, Protocol):
         """The addresses by which clients find the primary, by name."""
 
     def synchronise(self, poll: Poll) -> None:
-        """From now on no commit is acknowledged that no standby has."""
+        """Acknowledge a commit only after a standby has it."""
 
     def fail_over(self, poll: Poll) -> FailoverTimes:
-        """The primary fails, and a standby takes its place."""
+        """Stop or kill the primary, and wait until a standby is promoted."""
 
     def rebuild(self, children: Children, poll: Poll) -> None:
-        """The failed server comes back as a standby, and has caught up."""
+        """Bring the failed server back as a standby, and wait until it has caught up."""

@@ -1,8 +1,8 @@
 """libfaketime: processes whose wall clock can be stepped while they run.
 
 The library is preloaded and reads the offset of the clock from a file at every call, so that one
-write to this file steps the clock of all of them. Their monotonic clock stays right, as it does on
-a machine whose date is set.
+write to this file steps the clock of all processes. Their monotonic clock stays correct, as on a
+machine whose date is set.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOT_INSTALLED = (
 
 
 def library() -> str:
-    """Where libfaketime is installed."""
+    """The path of libfaketime."""
     if sys.platform != "linux":
         raise Unsupported(reason="a stepped clock needs Linux, where libfaketime can be preloaded")
     for name in NAMES:
@@ -42,7 +42,7 @@ def library() -> str:
 
 
 def _from_program() -> str:
-    """The library that the faketime command itself would preload."""
+    """The library that the faketime command itself preloads."""
     program = shutil.which("faketime")
     if program is None:
         return ""
@@ -74,7 +74,7 @@ class SteppedClock:
         self.set(self.offset + seconds)
 
     def set(self, offset: int) -> None:
-        """Atomically: no process reads half an offset."""
+        """Set the offset atomically, so that no process reads a partial one."""
         self.offset = offset
         written = self.file.with_suffix(".new")
         written.write_text(f"{offset:+d}\n")
@@ -83,7 +83,7 @@ class SteppedClock:
 
 
 def own_clock() -> SteppedClock:
-    """The clock of this process, which restarts under libfaketime if it does not run so yet."""
+    """The clock of this process, which restarts under libfaketime unless it runs under it."""
     if file := os.environ.get(OFFSET_FILE_VARIABLE):
         time.sleep = _sleep  # type: ignore[assignment]
         return SteppedClock(Path(file))
@@ -98,8 +98,8 @@ def own_clock() -> SteppedClock:
 
 
 def _sleep(seconds: float) -> None:
-    """Python sleeps until a time of the monotonic clock. libfaketime converts it to a duration, and
-    fails with EINVAL if it has just passed."""
+    """Sleep, ignoring EINVAL: Python sleeps until a monotonic time, which libfaketime converts to a
+    duration, and fails if the time has just passed."""
     select.select([], [], [], max(0.0, seconds))
 
 

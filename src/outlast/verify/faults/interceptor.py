@@ -1,8 +1,8 @@
 """Interceptor: a process stops before or after its n-th exchange with the database.
 
-The product is unchanged. In the process that is to die, the communication of the two drivers is
+Outlast itself is unchanged. In the process to be killed, the communication of the two drivers is
 wrapped: each exchange is counted, and at the chosen one the process sends itself SIGKILL (or
-SIGSTOP). Run once without a fault, the same count is the number of points of a scenario.
+SIGSTOP). In a run without a fault, the count is the number of points of a scenario.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def kill_self() -> None:
 
 
 def freeze_self() -> None:
-    """Sent to this thread: a signal to the process may reach another thread first, and this one
-    would run on."""
+    """Stop this process, by a signal to this thread: a signal to the process may reach another
+    thread first, while this one continues."""
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 @dataclass
 class Interceptor:
-    """Counts exchanges while armed; strikes at number `at` (from 1), before or after it."""
+    """Counts exchanges while armed; triggers at number `at` (from 1), before or after it."""
 
     at: int = 0  # 0: never, only count
     after: bool = False
@@ -44,7 +44,7 @@ class Interceptor:
         return len(self.exchanges)
 
     def before(self, exchange: str) -> bool:
-        """Count one exchange; True if the trap strikes after it."""
+        """Count one exchange, and trigger if due; returns whether to trigger after it."""
         if not self.armed:
             return False
         with self._counting:
@@ -55,10 +55,10 @@ class Interceptor:
         return due and self.after
 
     def install(self) -> None:
-        """Installed in this process, permanently: it is a child that ends soon."""
+        """Install in this process, permanently: the process is a short-lived child."""
         self._wrap_sqlite()
         if "psycopg" not in sys.modules:
-            return  # not installed here; importing it would take longer than all the rest
+            return  # not loaded in this process; importing it would be slow
         from psycopg import AsyncConnection, Connection
 
         from ...store.postgres.connection import AsyncDeadlineConnection
@@ -75,7 +75,7 @@ class Interceptor:
         return answer
 
     def _wrap_sqlite(self) -> None:
-        """Every statement is an exchange, BEGIN and COMMIT too."""
+        """Count every statement as an exchange, including BEGIN and COMMIT."""
         interceptor = self
 
         class TrappedCursor(sqlite3.Cursor):
@@ -110,7 +110,8 @@ class Interceptor:
         sqlite3.connect = trapping
 
     def _wrap_waits(self, kind: Any) -> None:
-        """Every wait for the socket is an exchange: a statement, a whole pipeline, a COMMIT."""
+        """Count every wait for the socket as an exchange: a statement, a whole pipeline, a
+        COMMIT."""
         interceptor, wait = self, kind.wait
 
         def waiting(self: Any, gen: Any, *args: Any, **kwargs: Any) -> Any:

@@ -35,7 +35,7 @@ class OwnDatabase(Protocol):
 
     @property
     def label(self) -> str:
-        """Its name in the results."""
+        """The database's name in the results."""
 
     @property
     def url(self) -> str: ...
@@ -48,11 +48,11 @@ class OwnDatabase(Protocol):
     def end(self, poll: Poll) -> None: ...
 
     def remove(self) -> None:
-        """Remove everything, also if it was created only in part or not at all."""
+        """Remove everything, even if it was created only partly or not at all."""
 
 
 class OwnPostgres:
-    """One server with the default durability. It is a child of the campaign, and ends with it."""
+    """A server with the default durability, a child of the campaign that ends with it."""
 
     label = OWN_SERVER
 
@@ -68,7 +68,7 @@ class OwnPostgres:
         self._programs, self._user = initialise(self.folder, self._needed_by)
 
     def make_like(self, other: OwnPostgres) -> None:
-        """An empty folder, for a copy of the other server."""
+        """Create an empty folder for a copy of the other server."""
         self.folder.mkdir(mode=0o700)
         self._programs, self._user = other._programs, other._user
         if self._user is not None:
@@ -90,7 +90,8 @@ class OwnPostgres:
         raise Unsupported(reason=f"the server does not start: {self.log_text()}")
 
     def crash(self, poll: Poll) -> None:
-        """Immediately, as `pg_ctl stop -m immediate`: nothing is flushed, no client is notified."""
+        """Stop the server immediately, as `pg_ctl stop -m immediate`: nothing is flushed, no client
+        is notified."""
         if self.pid:
             os.kill(self.pid, signal.SIGQUIT)
         while self.pid:

@@ -1,4 +1,4 @@
-"""Programs of a campaign's own: children that run as another user and end with the campaign."""
+"""Programs of a campaign: children that may run as another user and end with the campaign."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ SYSTEM_PATHS = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where Debian has ser
 
 @dataclass(frozen=True, slots=True)
 class OwnProgram:
-    """A command, its working directory, its log, its user (None: ours) and its environment."""
+    """A command, its working directory, its log, its user (None: the campaign's) and its
+    environment."""
 
     command: Sequence[str]
     folder: Path
@@ -45,7 +46,7 @@ class OwnProgram:
 
 
 class OwnProcess:
-    """A program that runs or not; it is killed with its process group."""
+    """A process of a program, running or not; it is killed with its process group."""
 
     def __init__(self, program: OwnProgram) -> None:
         self.program = program
@@ -56,11 +57,11 @@ class OwnProcess:
             self.pid = children.start(self.program.become, self._child_ended)
 
     def kill(self) -> None:
-        """SIGKILL, also to the processes that it has started in its group."""
+        """Send SIGKILL to the process and its group."""
         if self.pid:
             try:
                 os.killpg(self.pid, signal.SIGKILL)
-            except ProcessLookupError:  # it has not made its group yet
+            except ProcessLookupError:  # its group does not exist yet
                 os.kill(self.pid, signal.SIGKILL)
 
     def wait_ended(self, poll: Callable[[], object]) -> None:
@@ -81,5 +82,5 @@ def log_tail(log: Path) -> str:
 
 
 def find_program(name: str) -> str | None:
-    """The path of an installed program, also where only root's PATH has it."""
+    """The path of an installed program, also from directories that only root's PATH has."""
     return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), *SYSTEM_PATHS)))

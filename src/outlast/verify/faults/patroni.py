@@ -1,11 +1,11 @@
 """A cluster of three PostgreSQL servers under Patroni, with etcd and HAProxy, on loopback.
 
-    etcd        who is the primary: a key with a time to live
+    etcd        the name of the primary, in a key with a time to live
     n1 n2 n3    Patroni, each with its PostgreSQL server
     haproxy     one address, which leads to the primary
 
-Each is a child of the campaign, except for the servers: Patroni starts those apart from itself, so
-that they outlive it. A guard stops them if the campaign is killed.
+Each is a child of the campaign, except for the servers: Patroni starts them detached, so that they
+outlive it. A guard stops them if the campaign is killed.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ PACKAGES = {"patroni": "patroni", "etcd": "etcd-server", "haproxy": "haproxy"}  
 NODE_NAMES = ("n1", "n2", "n3")
 START_TIMEOUT_S = 120.0  # seconds for the cluster to be whole
 FAILOVER_TIMEOUT_S = 60.0  # seconds for a new primary
-WHOLE_POLL_S = 0.2  # seconds between two looks at the cluster
-PRIMARY_POLL_S = 0.02  # seconds between two looks for a new primary
-PORT_RANGE = (10_240, 32_000)  # below those that the system gives to outgoing connections
+WHOLE_POLL_S = 0.2  # seconds between two polls of the cluster
+PRIMARY_POLL_S = 0.02  # seconds between two polls for a new primary
+PORT_RANGE = (10_240, 32_000)  # below the ports of outgoing connections
 PARAMETERS = {name: value for name, value in SETTINGS.items() if name != "listen_addresses"}
 
 
 class PatroniCluster:
-    """Three nodes, with one synchronous standby at least."""
+    """Three nodes, with at least one synchronous standby."""
 
     label = OWN_CLUSTER
 
@@ -115,7 +115,8 @@ class PatroniCluster:
         self.synchronise(poll)
 
     def synchronise(self, poll: Poll) -> None:
-        """Patroni sees to it: a standby is named in etcd only when it has every commit."""
+        """Wait until the cluster is whole. Patroni names a synchronous standby in etcd only once
+        it has every commit."""
         self._wait(self._is_whole, START_TIMEOUT_S, poll, WHOLE_POLL_S, "does not become whole")
 
     def fail_over(self, poll: Poll) -> FailoverTimes:
@@ -135,7 +136,7 @@ class PatroniCluster:
         return FailoverTimes(failed_at, asked_at)
 
     def rebuild(self, children: Children, poll: Poll) -> None:
-        """Patroni rewinds the killed node to the history of the new primary."""
+        """Restart the killed node, which Patroni rewinds to the history of the new primary."""
         if self._killed:
             self._killed.start(children)
             self._killed = None
@@ -160,11 +161,11 @@ class PatroniCluster:
         raise Unsupported(reason=f"the cluster has no primary: {self._log_text()}")
 
     def _members(self) -> Sequence[Mapping[str, Any]]:
-        """As the first node sees them that answers."""
+        """The members of the cluster, from the first node that responds."""
         return next((seen for node in self.nodes if (seen := node.members())), ())
 
     def _is_whole(self) -> bool:
-        """By Patroni, and by the primary itself."""
+        """Whether the cluster is complete, by Patroni and by the primary itself."""
         members = self._members()
         if not is_whole(members, NODE_NAMES):
             return False
@@ -202,7 +203,7 @@ def find_commands(find: Callable[[str], str | None]) -> dict[str, str]:
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports that no outgoing connection takes while their server is down."""
+    """Free ports that no outgoing connection takes while their server is down."""
     found: list[int] = []
     while len(found) < number:
         port = random.randrange(*PORT_RANGE)
