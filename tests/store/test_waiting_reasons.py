@@ -127,7 +127,7 @@ def test_the_head_of_an_ordered_lane_comes_first(run: Run, why: Why) -> None:
     end(run, claim, "failed")
     began = "which started before, must end first."
     assert why(second.id) == f"Lane a runs in order: job {head.id}, {began}"
-    assert why(second.id, "other") == f"Lane a runs in order: a job of others, {began}"
+    assert why(second.id, "other") == f"Lane a runs in order: another tenant's job, {began}"
     assert why(head.id).startswith("It tries again in")
 
 
@@ -142,7 +142,7 @@ def test_a_dead_job_blocks_its_ordered_lane(run: Run, why: Why) -> None:
         f"Lane a runs in order, and its dead job {head.id} blocks it: `outlast retry {head.id}`"
         " lets it run, and the others after it."
     )
-    hidden = "Lane a runs in order, and a dead job of others blocks it."
+    hidden = "Lane a runs in order, and another tenant's dead job blocks it."
     assert why(second.id, "other") == hidden
 
 
@@ -153,7 +153,7 @@ def test_a_debounced_job_can_be_put_off(run: Run, why: Why) -> None:
     said = why(job.id)
     assert said.startswith("It is scheduled to run in ")
     assert said.endswith(
-        "It is debounced: another call with its key 'doc-7' puts it off and replaces its arguments."
+        "It is debounced: another call with its key 'doc-7' delays it and replaces its arguments."
     )
     (plain,) = put(run, key="k", delay=3600.0)
     (unique,) = put(run, key="u", unique_mode="active", delay=3600.0)

@@ -11,7 +11,7 @@ from ..model.lane import BY_TENANT, DEFAULT_LANE
 from ..ops.quotas import Counts, count_jobs, give_back_lapsed, keeps_its_snapshot, reserve
 from ..store.dialects import SQLITE
 from .faces import Face
-from .room import standing_ids
+from .room import existing_ids
 
 
 async def reserve_for_caller(
@@ -23,7 +23,7 @@ async def reserve_for_caller(
     if on.store.address.dialect == SQLITE or await on.run_on(conn, keeps_its_snapshot()):
         return None
     keyed = [job for job in jobs if job.key is not None]
-    existing = (await standing_ids(on, keyed, conn)) if keyed else set()
+    existing = (await existing_ids(on, keyed, conn)) if keyed else set()
     counts = _expected(on, [job for job in jobs if job.id not in existing], queues)
     if not counts:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..model.admission import Admission, needs_room
 from ..model.errors import QueueFull
 from ..model.job import NewJob
-from ..ops.admission import admit, count_here, standing, take_room
+from ..ops.admission import admit, count_here, existing_keyed, take_room
 from ..store.dialects import SQLITE
 from .faces import Face
 
@@ -39,8 +39,8 @@ async def _take(on: Face, queue: str, jobs: Sequence[NewJob], conn: object) -> A
         found = answer.found
         if not answer.missing or found.overflow in ("drop_oldest", "drop_new"):
             return answer
-        if asked == len(jobs) and (stand := await standing_ids(on, jobs, conn)):
-            asked -= len(stand)
+        if asked == len(jobs) and (existing := await existing_ids(on, jobs, conn)):
+            asked -= len(existing)
             continue
         hopeless = inside or asked > (found.most_waiting or 0)
         if found.overflow != "wait" or hopeless or time.monotonic() + pause > until:
@@ -51,13 +51,13 @@ async def _take(on: Face, queue: str, jobs: Sequence[NewJob], conn: object) -> A
         pause = min(2 * pause, MAX_PAUSE_S)
 
 
-async def standing_ids(on: Face, jobs: Sequence[NewJob], conn: object) -> set[str]:
+async def existing_ids(on: Face, jobs: Sequence[NewJob], conn: object) -> set[str]:
     """Jobs whose keys are taken: their callers get the existing jobs, even if the queue is full."""
     if not (keyed := [job for job in jobs if job.key is not None]):
         return set()
     if conn is not None:
-        return await on.run_on(conn, standing(keyed))
-    return await on.run(standing, keyed)
+        return await on.run_on(conn, existing_keyed(keyed))
+    return await on.run(existing_keyed, keyed)
 
 
 async def _ask(on: Face, queue: str, asked: int, conn: object, *, inside: bool) -> Admission:

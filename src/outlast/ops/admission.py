@@ -75,7 +75,7 @@ def _count(queue: str, found: QueueRoom, seen: int) -> Op[QueueRoom]:
     return counted
 
 
-def standing(jobs: Sequence[NewJob]) -> Op[set[str]]:
+def existing_keyed(jobs: Sequence[NewJob]) -> Op[set[str]]:
     """New keyed jobs that would not be inserted, because their keys are taken."""
     plain = [job for job in jobs if job.unique_mode is None]
     rows: Rows = yield Statement("existing_jobs", rows=[job.row() for job in plain])
@@ -106,8 +106,8 @@ def enqueue_bounded(
 
 
 def _drop_overflow(admission: Admission, new: Sequence[str]) -> Op[Sequence[str]]:
-    """Drop the new jobs that a queue has no room for, or older ones in their stead; returns the
-    dropped new ones."""
+    """Drop the new jobs that a queue has no room for, or older ones instead; returns the dropped
+    new ones."""
     if len(new) <= admission.taken:
         return ()
     if admission.found.overflow == "drop_new":

@@ -1,4 +1,4 @@
-"""Announce the schedules of the code when a worker starts: insert new rows, update changed ones."""
+"""Announce declared schedules when a worker starts: insert new rows, update changed ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Announced:
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()  # their names belong to schedules out of the caller's reach
+    refused: tuple[str, ...] = ()  # their names belong to schedules outside the caller's access
 
 
 @creates_database
@@ -112,7 +112,7 @@ def changed_schedule_row(
     changes: Mapping[str, Any] | None,
     now: float,
 ) -> dict[str, Any]:
-    """The next tick stays if the times of the ticks stay."""
+    """The columns of a changed schedule; its next tick stays if its tick times do."""
     row = effective.row()
     same = stored.error is None and _times(row["spec"]) == _times(stored.spec)
     return {
@@ -128,7 +128,7 @@ def changed_schedule_row(
 
 
 def interrupted(stored: StoredSchedule) -> str:
-    """The next tick does not follow the last one."""
+    """Whether the next tick does not follow the last one."""
     return FiredTicks.read(stored.fired_ticks).interrupted().text()
 
 

@@ -4,9 +4,9 @@
      ▲                                 │
      └──restore (erase, `after=`) ─────┘
 
-A job is in one of the two tables. Readers look in `job` first, and then here; an operation that
-changes a job, or links another one to it, moves it back first. SQLite has no archive: its
-statements return nothing there.
+A job is in one of the two tables. Readers look in `job` first, then here; an operation that changes
+a job, or links another one to it, moves it back first. SQLite has no archive: its statements return
+nothing there.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class ArchivePage:
 
 
 def look_up(statement: str, ids: Collection[str], **params: object) -> Op[Rows]:
-    """The rows of some archived jobs; the first column is the id. Most are found around the day on
-    which they were made, and few partitions are searched then."""
+    """The rows of some archived jobs; the first column is the id. Most are found near the day on
+    which they were created, so few partitions are searched."""
     found: Rows = []
     missing = set(ids)
     for low, high in _spans(ids):
@@ -71,8 +71,8 @@ def look_up(statement: str, ids: Collection[str], **params: object) -> Op[Rows]:
 
 def find(asked: Statement, past: str, ids: Collection[str], **params: object) -> Op[Rows]:
     """The rows of some jobs: those that `asked` finds in the table of jobs, and the archived ones;
-    the first column is the id. A job that is moved back between the two looks is looked for once
-    more."""
+    the first column is the id. A job that is moved back between the two statements is looked up
+    once more."""
     rows: Rows = yield asked
     if not (missing := _missing(ids, rows)):
         return rows
@@ -88,8 +88,8 @@ def _missing(ids: Collection[str], rows: Rows) -> set[str]:
 
 
 def _spans(ids: Collection[str]) -> Iterator[tuple[float, float]]:
-    """Where jobs of these ids may have ended, the likeliest first. Ids are made by clients, whose
-    clocks may be wrong, and a job may run long after it was made."""
+    """Periods in which jobs of these ids may have ended, the likeliest first. Clients create the
+    ids, their clocks may be wrong, and a job may run long after its creation."""
     made = [int(UUID(id).hex[:12], 16) / 1000 for id in ids if UUID(id).version == 7]
     if made and len(made) == len(ids):
         yield max(0.0, min(made) - DAY_S), min(ALL_TIME[1], max(made) + 2 * DAY_S)
@@ -117,13 +117,13 @@ def with_past(asked: Statement, past: Statement, state: str | None) -> Op[Rows]:
 
 
 def count(queue: str | None = None, task: str | None = None, tenant: str | None = None) -> Op[int]:
-    """How many jobs the archive has, of these or of all."""
+    """The number of archived jobs, matching or all."""
     rows: Rows = yield Statement("count_past", {"queue": queue, "task": task, "tenant": tenant})
     return int(rows[0][0]) if rows else 0
 
 
 def archivable(after: float, keep: float, start: ArchiveCursor, limit: int) -> Op[ArchivePage]:
-    """A page of jobs that ended at least `after` seconds ago, where others are kept for `keep`."""
+    """A page of jobs that ended at least `after` seconds ago and are kept for `keep`."""
     given = {"after": after, "keep": keep, "limit": limit}
     rows: Rows = yield Statement(
         "ended_for_archive", {**given, "since": start.ended_at, "id": start.id}
@@ -134,9 +134,9 @@ def archivable(after: float, keep: float, start: ArchiveCursor, limit: int) -> O
 
 
 def move(ids: Collection[str], after: float, keep: float) -> Op[int]:
-    """Move those of the jobs to the archive that still may; returns how many. Whenever the process
-    dies, each of them is in one table: it is one statement. Rows are locked by the statement before
-    it, so that it sees what others have committed about them."""
+    """Move the jobs that still qualify to the archive; returns their number. It is one statement:
+    if the process dies, each job is in exactly one table. Rows are locked by the statement before
+    it, so that it sees what other transactions have committed about them."""
     yield BEGIN
     held: Rows = yield Statement("hold_for_archive", {"ids": json.dumps(sorted(ids))})
     given = {"ids": json.dumps([id for (id,) in held]), "after": after, "keep": keep}
@@ -149,8 +149,9 @@ def move(ids: Collection[str], after: float, keep: float) -> Op[int]:
 
 
 def restore(ids: Collection[str], reach: Access = ALL_JOBS) -> Op[set[str]]:
-    """Move archived jobs back, in the caller's transaction; returns those that are in the table of
-    jobs now, locked. Of two that do it at once, the second finds the jobs of the first there."""
+    """Move archived jobs back, in the caller's transaction; returns the ids of those that are now
+    in the table of jobs, locked. The second of two concurrent calls finds the jobs of the first
+    there."""
     if not ids:
         return set()
     rows = yield from look_up("restore_from_past", ids, **reach.params)
@@ -164,16 +165,16 @@ def restore(ids: Collection[str], reach: Access = ALL_JOBS) -> Op[set[str]]:
 def remove(
     ids: Collection[str], older: float, state: str | None, reach: Access = ALL_JOBS
 ) -> Op[Rows]:
-    """Remove those of the archived jobs that ended at least `older` seconds ago; nothing else
-    belongs to them."""
+    """Remove the archived jobs that ended at least `older` seconds ago; no other rows belong to
+    them."""
     if not ids:
         return []
     return (yield from look_up("purge_past", ids, older=older, state=state, **reach.params))
 
 
 def short_queues(keep: float, limit: int) -> Op[list[tuple[str, float, float]]]:
-    """Queues with a shorter retention and archived jobs that are due: a day, and how long they
-    keep."""
+    """Queues with a shorter retention and archived jobs that are due: each with a day, and its
+    retention in seconds."""
     rows: Rows = yield Statement("past_of_short_queues", {"keep": keep, "limit": limit})
     return [(queue, float(day), float(kept)) for queue, day, kept in rows]
 
@@ -187,12 +188,12 @@ def prune_day(queue: str, day: float, keep: float, limit: int) -> Op[int]:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveState:
-    """What the archive holds."""
+    """The contents of the archive."""
 
     jobs: int = 0
     oldest: float = 0.0  # seconds since its first day began
     partitions: int = 0
-    detached: tuple[str, ...] = ()  # partitions that are still to be dropped
+    detached: tuple[str, ...] = ()  # partitions not dropped yet
 
 
 ARCHIVE_STATE = (Statement("past_totals"), Statement("past_partitions"))
@@ -214,8 +215,8 @@ def archive_state_of(totals: Rows, partitions: Rows) -> ArchiveState:
 
 
 def expired_days(keep: float) -> Op[list[str]]:
-    """The tables of days of which every job ended at least `keep` seconds ago; those that are still
-    to be dropped after a detach, too."""
+    """The day tables in which every job ended at least `keep` seconds ago, including those that
+    are detached but not dropped yet."""
     now = yield from clock()
     rows: Rows = yield Statement("past_partitions")
     return [name for name, _ in rows if (partition_day(name) + 1) * DAY_S + keep <= now]

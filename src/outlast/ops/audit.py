@@ -1,4 +1,4 @@
-"""Audit: find and repair rows that should be impossible, or repaired long ago.
+"""Audit: find and repair rows that should be impossible, or should have been repaired long ago.
 
 A check names a class of the catalogue of orphans, finds its rows page by page, and repairs them by
 guarded writes: a row that no longer needs the repair, because its owner has returned, is left
@@ -34,7 +34,7 @@ class OrphanRow(NamedTuple):
 
 
 class LeaseEvidence(NamedTuple):
-    """How far leases and clocks are trusted at the moment of a repair."""
+    """How far leases and clocks are trusted at the time of a repair."""
 
     belief: Callable[[], Belief] = lambda: BELIEVE
     locked: LockedFn = none_locked

@@ -1,4 +1,4 @@
-"""Circuit breakers in the database: opened, probed, closed. Openings and closings are on record."""
+"""Circuit breakers in the database: opened, probed, closed. Openings and closings are recorded."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from .operation import BEGIN, Op, Pipeline, Rows, Statement
 
 PROBE_SCAN_ROWS = 10_000  # ready jobs among which a probe is chosen
 SOON_S = 300.0  # seconds: a scheduled job that is due by then can still be a probe
-MAX_CLOSINGS = 100  # the latest closes among which the one of a breaker is looked for
+MAX_CLOSINGS = 100  # the latest closings that are searched for a breaker's
 
 
 def open_breaker(
     opened: OpenBreaker, message: str, by: str, wait: float
 ) -> Op[tuple[OpenBreaker | None, bool]]:
-    """Open it; the breaker as it stands, and whether this call opened it. Of several workers that
-    find the same outage one opens it. Sent again after a lost answer, it is the same opening."""
+    """Open a breaker; returns the breaker as stored, and whether this call opened it. Of several
+    workers that detect the same outage one opens it. Repeated after a lost response, the call
+    counts as the same opening."""
     yield BEGIN
     queue, task = opened.circuit
     given = {"queue": queue, "task": task, "opening": opened.opening, "kind": opened.kind}
@@ -33,15 +34,15 @@ def open_breaker(
         yield from record_action("breaker-opened", [None], {"by": by, "queue": queue, "task": task,
                                                    "error": error})  # fmt: skip
     found: Rows = yield Statement("open_breaker_now", {"queue": queue, "task": task})
-    standing = read_breaker(found[0]) if found else None
-    return standing, standing is not None and standing.opening == opened.opening
+    stored = read_breaker(found[0]) if found else None
+    return stored, stored is not None and stored.opening == opened.opening
 
 
 def close_breaker(
     queue: str, task: str | None, opening: str | None, by: str
 ) -> Op[list[tuple[str, float]]]:
-    """Close a breaker, or all of a queue: the tasks, and for how many seconds each was open.
-    Closing twice is one close."""
+    """Close a breaker, or all of a queue; returns the tasks, and for how many seconds each was
+    open. Idempotent."""
     yield BEGIN
     rows: Rows = yield Statement(
         "close_breaker", {"queue": queue, "task": task, "opening": opening}
@@ -51,7 +52,7 @@ def close_breaker(
 
 
 def close_without_jobs(opened: OpenBreaker, by: str) -> Op[list[tuple[str, float]]]:
-    """Close a breaker whose probe is due, if no job of the task is there to probe with."""
+    """Close a breaker whose probe is due, if the task has no job to probe with."""
     yield BEGIN
     queue, task = opened.circuit
     given = {"queue": queue, "task": task, "opening": opened.opening, "soon": SOON_S}
@@ -71,7 +72,7 @@ def _closed(rows: Rows, queue: str, by: str, reason: CloseReason) -> Op[list[tup
 
 
 def closed_by_probe(circuit: Circuit) -> Op[bool]:
-    """Whether the last close of a breaker, a moment ago, followed on a probe that succeeded."""
+    """Whether a successful probe closed a breaker a moment ago."""
     rows: Rows = yield Statement("breaker_closings", {"within": RELAPSE_S, "limit": MAX_CLOSINGS})
     for (data,) in rows:
         event = json.loads(data)
@@ -113,7 +114,7 @@ def _claim_probe(opened: OpenBreaker, params: dict[str, object], limited: bool) 
         asked = LaneClaim({**params, "tenant": None}, opened.circuit.queue, 1, turn)
         answers: list[Rows] = yield Pipeline(asked.opening())
         return (yield from claim_locked(asked, answers, commits=False))
-    # In turn: a long run of jobs that cannot succeed must not hold up the others.
+    # Alternate the order: a long run of jobs that cannot succeed must not block the others.
     if opened.probes % 2 == 0:
         rows: Rows = yield Statement("claim_probe", params)
     else:
@@ -122,7 +123,7 @@ def _claim_probe(opened: OpenBreaker, params: dict[str, object], limited: bool) 
 
 
 def probe_failed(opened: OpenBreaker, hold: ClaimKey, message: str, wait: float) -> Op[bool]:
-    """The dependency is still away: the next probe waits from now on."""
+    """Record that the dependency is still down: the next probe waits from now on."""
     queue, task = opened.circuit
     job, fence = hold[:2]
     given = {"queue": queue, "task": task, "opening": opened.opening, "job": job, "fence": fence}

@@ -1,4 +1,4 @@
-"""Outboxes and sources in the database: which there are, and what their workers last said."""
+"""Outboxes and sources in the database: those that exist, and the latest reports of workers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..model.timestamps import to_datetime
 from .operation import Op, Rows, Statement, creates_database
 
 OUTBOX, SOURCE = "outbox", "source"
-KEEP_UNSEEN_S = 90 * 86400.0  # after which one that no worker speaks of is forgotten
+KEEP_UNSEEN_S = 90 * 86400.0  # seconds without a report after which one is removed
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeReport:
-    """What a worker says of an outbox or a source: totals grow by these numbers."""
+    """A worker's report on an outbox or a source: totals grow by these numbers."""
 
     kind: str
     name: str
@@ -27,7 +27,7 @@ class BridgeReport:
     received: int = 0
     stored: int = 0  # received for the first time
     undecodable: int = 0
-    lag: int | None = None  # None: not known
+    lag: int | None = None  # None: unknown
     error: str | None = None
 
     def row(self) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class BridgeReport:
 
 @dataclass(frozen=True, slots=True)
 class BridgeState:
-    """An outbox or a source, as the table shows it."""
+    """An outbox or a source, as stored."""
 
     kind: str
     name: str
@@ -53,13 +53,13 @@ class BridgeState:
     lag: int | None
     error: str | None
     message_at: datetime | None  # when messages were last received
-    seen_at: datetime  # when a worker last spoke of it
+    seen_at: datetime  # when a worker last reported it
     silent_for: float  # seconds since then
     message_ago: float | None = None  # seconds since messages were last received
     counts: dict[str, int] = field(default_factory=dict)  # jobs of its queues, by state
-    oldest: float | None = None  # seconds the oldest ready one has existed
-    paused: bool = False  # one of its queues is
-    breakers: list[str] = field(default_factory=list)  # why the open ones of its queues opened
+    oldest: float | None = None  # age of the oldest ready one in seconds
+    paused: bool = False  # whether one of its queues is
+    breakers: list[str] = field(default_factory=list)  # the causes of those open in its queues
 
     @property
     def duplicates(self) -> int:
@@ -74,7 +74,7 @@ class BridgeState:
 
 @creates_database
 def report_bridges(reports: Sequence[BridgeReport], *, first: bool = False) -> Op[None]:
-    """Store what a worker says of its outboxes and sources; `first`: at its start."""
+    """Store a worker's reports on its outboxes and sources; `first`: at its start."""
     if first:
         yield Statement("prune_bridges", {"keep": KEEP_UNSEEN_S})
     rows = [one.row() for one in sorted(reports, key=lambda one: (one.kind, one.name))]
@@ -101,7 +101,7 @@ def bridges(kind: str | None = None) -> Op[list[BridgeState]]:
 
 
 def room_of(queue: str) -> Op[int | None]:
-    """How many more ready jobs a queue may hold; None: any number."""
+    """The number of further ready jobs that a queue may hold; None: unlimited."""
     found: Rows = yield Statement("read_room", {"queue": queue})
     if not found or found[0][0] is None:
         return None

@@ -1,7 +1,7 @@
 """Bulk actions: redrive, remove or change some of the jobs that match a filter, and count the rest.
 
-Jobs may change between the count and the action. The row decides: a job that is in another state by
-now is left alone and reported under that state.
+Jobs may change between the count and the action. The row decides: a job whose state has changed is
+left alone and reported under its new state.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cancel a flow as a whole: first record the cancellation, then cancel its jobs page by page.
 
-From the record on, no job joins the flow. The caller goes on cancelling; if that process dies, or
-if a failure caused the cancellation, every worker sees the remaining jobs and continues.
+Once that record exists, no job joins the flow. The caller continues to cancel; if that process
+dies, or if a failure caused the cancellation, every worker sees the remaining jobs and continues.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def mark_cancelled(flow: str, by: str, reason: str) -> Op[str]:
 
 def cancel_in_transaction(flow: str, by: str, reason: str) -> Op[FlowState]:
     """Cancel a flow in one transaction, a caller's, which may stay open for long. Jobs that run,
-    that others have locked, or that its snapshot does not show, are left to workers after the
-    commit: the flow is not marked as settled."""
+    that others have locked, or that are not in its snapshot are left to workers after the commit:
+    the flow is not marked as settled."""
     yield BEGIN
     why = yield from mark_cancelled(flow, by, reason)
     more = True
@@ -58,8 +58,9 @@ def cancel_in_transaction(flow: str, by: str, reason: str) -> Op[FlowState]:
 def cancel_page(
     flow: str, why: str, limit: int = PAGE_JOBS, ours: bool = True
 ) -> Op[CancelProgress]:
-    """Cancel one page of jobs of a flow that is marked as cancelled. After the last page the cancel
-    is complete. A transaction that is not `ours` leaves running jobs, and that, to workers."""
+    """Cancel one page of jobs of a flow that is marked as cancelled; the last page completes the
+    cancellation. A transaction that is not `ours` leaves running jobs and the completion to
+    workers."""
     yield BEGIN
     error = {"type": "Cancelled", "message": why, "traceback": ""}
     given = {"flow": flow, "limit": limit, "error": json.dumps(error), "asking": ours}

@@ -1,6 +1,6 @@
 """Cancel in a caller's own transaction, which may stay open for long.
 
-A queued job is cancelled in it: its row stays locked until the commit, and nobody claims it. The
+A queued job is cancelled in it: its row stays locked until the commit, so no worker claims it. The
 row of a running job must not be locked: its worker could neither renew nor finish. A request is
 stored instead, and any worker applies it after the commit.
 """
@@ -38,8 +38,8 @@ def cancel_in_transaction(id: str, by: str, reason: str) -> Op[Job]:
 
 
 def apply_cancel_requests(limit: int = 100, skip: int = 0) -> Op[ReclaimResult]:
-    """Apply a page of committed requests. Jobs that have ended since keep their end; those that
-    another transaction has locked are left to the next pass."""
+    """Apply a page of committed requests. Jobs that have ended since keep their final state; those
+    that another transaction has locked are left to the next pass."""
     yield BEGIN
     taken: Rows = yield Statement("take_cancel_requests", {"limit": limit, "skip": skip})
     result = ReclaimResult(found=len(taken))

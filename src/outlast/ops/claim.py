@@ -1,4 +1,4 @@
-"""A worker takes jobs, and in the same breath gives back what it has done."""
+"""Claims: a worker claims ready jobs, in the round trip in which it reports finished ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from ..model.claim import Claim
 from .lanes import LaneClaim, LaneTurn, claim_lanes
 from .operation import Op, Pipeline, Row, Rows, Statement
 
-SCAN_AHEAD_ROWS = (
-    1000  # rows that are looked through for more of one task, beyond as many as are wanted
-)
+# Rows beyond the wanted number that are searched for more jobs of one task.
+SCAN_AHEAD_ROWS = 1000
 
 
 class ClaimCursor(NamedTuple):
-    """Where a job stands in its queue."""
+    """A position in the order of a queue."""
 
     priority: int
     run_at: float
@@ -29,21 +28,22 @@ class ClaimCursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """What a worker asks for: so many jobs of one queue, under its name, for so long."""
+    """A claim request of a worker: the queue, the maximum number of jobs, and the lease."""
 
     worker: str
     queue: str
     limit: int
     lease: float
-    unknown: Collection[str] = ()  # tasks this worker has met and cannot run
+    unknown: Collection[str] = ()  # tasks that this worker has seen and cannot run
     promote: bool = True
-    allow_one_crash_left: bool = True  # may one that a further lost worker would end be among them?
+    # Whether one of them may be a job whose next crash ends it.
+    allow_one_crash_left: bool = True
     task: str | None = None  # only this one's, for a batch that is being gathered
-    cursor: ClaimCursor | None = None  # only from here on, and of this priority
-    other_queues: tuple[str, ...] = ()  # queues to ask after this one, in the same statement
+    cursor: ClaimCursor | None = None  # start here, within this priority
+    other_queues: tuple[str, ...] = ()  # queues to claim from after this one, in the same statement
     known: Collection[str] | None = None  # only these tasks, where too many are unknown
-    turn: LaneTurn | None = None  # of a limited queue, which is claimed by lanes
-    longest_due: bool = False  # of the priority whose first job has been due longest
+    turn: LaneTurn | None = None  # for a limited queue, which is claimed by lanes
+    longest_due: bool = False  # from the priority whose first job has been due longest
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -51,11 +51,11 @@ class ClaimRequest:
 
     @property
     def per_queue_limit(self) -> int:
-        """Most jobs of one queue, where several are asked: together they can fill the limit."""
+        """The maximum per queue of a claim over several: together they can fill the limit."""
         return -(-self.limit // len(self.queues))
 
     def by_lanes(self) -> LaneClaim:
-        """The same of a limited queue."""
+        """This request for a limited queue."""
         params = {"known": True, "tenant": None, **self._task_params()}
         turn = self._turn()
         if self.task is not None:
@@ -66,14 +66,15 @@ class ClaimRequest:
 
     @property
     def takes_runs(self) -> bool:
-        """Whether several jobs of an ordered lane may be among them: all go to one process."""
+        """Whether the claim may contain several jobs of an ordered lane: one process gets all."""
         return True
 
     def _turn(self) -> LaneTurn:
         return self.turn or LaneTurn()
 
     def statements(self) -> list[Statement]:
-        """Due jobs are made ready first, so no other process is on the path of a delay."""
+        """Statements of the claim. Due jobs are made ready first, so that no delay depends on
+        another process."""
         claim = self._claim()
         return [Statement("promote_due", {"limit": 1000}), claim] if self.promote else [claim]
 
@@ -95,7 +96,7 @@ class ClaimRequest:
         return {"tasks": tasks, "known": known, "last_life": self.allow_one_crash_left}
 
     def _statement(self, head: str, from_cursor: str, params: dict[str, Any]) -> Statement:
-        """Of one queue from its head, or on from a place; or of several queues."""
+        """A claim from one queue, from its head or from a cursor, or from several queues."""
         if self.other_queues:
             rows = [{"queue": queue} for queue in self.queues]
             params = {"known": True, "tenant": None, **params, "each": self.per_queue_limit}
@@ -112,7 +113,7 @@ class ClaimRequest:
 
 
 def claim(request: ClaimRequest) -> Op[list[Claim]]:
-    """Take jobs, in the order in which they should start."""
+    """Claim jobs; returns them in the order in which they should start."""
     if request.turn is not None:
         return (yield from claim_lanes(request.by_lanes()))
     *_, rows = yield Pipeline(request.statements())
@@ -120,28 +121,28 @@ def claim(request: ClaimRequest) -> Op[list[Claim]]:
 
 
 def in_order(rows: Rows) -> list[Claim]:
-    """RETURNING promises no order; the claim does."""
+    """Sort claims for their start: RETURNING promises no order."""
     claims = sorted(starmap(Claim, rows), key=attrgetter("run_at", "id"))
     return sorted(claims, key=attrgetter("priority"), reverse=True)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingQueues:
-    """What an idle worker sees."""
+    """Queues with work, as an idle worker sees them."""
 
-    queues: list[str]  # with something ready, and not paused
-    due: bool  # scheduled jobs wait to be made ready
+    queues: list[str]  # with a ready job, and not paused
+    due: bool  # scheduled jobs are due and not ready yet
     breakers: tuple[OpenBreaker, ...] = ()
-    limited: frozenset[str] = frozenset()  # those of the queues that are claimed by lanes
+    limited: frozenset[str] = frozenset()  # the queues that are claimed by lanes
 
 
 def poll() -> Op[PendingQueues]:
-    """Is there anything to claim? Reads a few index entries and locks nothing."""
+    """Whether there is anything to claim. Reads a few index entries and locks nothing."""
     return _read_pending((yield Statement("poll")))
 
 
 def poll_queues(queues: Sequence[str]) -> Op[PendingQueues]:
-    """The same for named queues: the number of other queues does not matter."""
+    """The same for named queues: the number of other queues does not affect the cost."""
     return _read_pending(
         (yield Statement("poll_queues", rows=[{"queue": queue} for queue in queues]))
     )
@@ -162,5 +163,5 @@ def read_breaker(row: Row) -> OpenBreaker:
 
 
 def promote(limit: int = 1000) -> Op[None]:
-    """Make due jobs ready. A claim does this too; this is for workers that see only due ones."""
+    """Make due jobs ready. A claim does this, too; this is for workers that see only due ones."""
     yield Statement("promote_due", {"limit": limit})

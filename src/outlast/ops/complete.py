@@ -31,8 +31,8 @@ def complete(
 
 
 def completed(transition: Transition) -> Op[bool]:
-    """Whether a completion whose response was lost was accepted. An open one holds the lock on the
-    job's row, so this waits for it."""
+    """Whether a completion whose response was lost was accepted. An uncommitted one holds the lock
+    on the job's row, so this call waits for it."""
     yield BEGIN
     yield Statement("await_job", {"id": transition.claim.id})
     return not (yield from lookup_finished([transition])).lost

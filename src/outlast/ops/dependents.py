@@ -49,8 +49,8 @@ def dependents_statements(ended: Sequence[Ending]) -> tuple[Statement, Statement
 def apply_counted(
     dependents: Rows, counted: Rows, traces: Mapping[str, str] = NO_TRACES
 ) -> Op[set[str]]:
-    """Apply the returned rows: hooks, failed groups, and the ends of jobs that waited in vain,
-    whose own dependents are notified in turn."""
+    """Apply the returned rows: hooks, failed groups, and the ends of jobs whose prerequisites
+    failed; their dependents are notified in turn."""
     queues: set[str] = set()
     while True:
         queues |= {queue for _, state, queue, _ in counted if state == State.READY}
@@ -82,8 +82,8 @@ def _fail_groups(dependents: Rows) -> Op[None]:
 
 
 def _enqueue_hooks(dependents: Rows, traces: Mapping[str, str]) -> Op[set[str]]:
-    """Hooks can read the ended job as any dependent can, and wait for nothing. Their spans are
-    children of the attempt that ended, if it was traced."""
+    """Insert the hooks of ended jobs. They can read the ended job as any dependent can, and wait
+    for nothing. Their spans are children of the attempt that ended, if it was traced."""
     hooks_due = [job for id, state, hooks, *_ in dependents for job in _hook_jobs(hooks, state, id)]
     if traces:
         hooks_due = [replace(job, trace=traces.get(job.after[0], job.trace)) for job in hooks_due]
@@ -92,8 +92,8 @@ def _enqueue_hooks(dependents: Rows, traces: Mapping[str, str]) -> Op[set[str]]:
 
 
 def _hook_jobs(hooks: str | None, state: str, id: str) -> list[NewJob]:
-    """The hooks of a job for this final state. Unreadable hooks are skipped: no job's end may fail
-    because of them. Fields of newer releases are ignored."""
+    """The hooks of a job for this final state. Unreadable hooks are skipped: they must not prevent
+    the job's end. Fields of newer releases are ignored."""
     try:
         rows = json.loads(hooks or "{}").get(state, [])
         known = [{name: hook[name] for name in _FIELDS if name in hook} for hook in rows]

@@ -1,8 +1,8 @@
-"""A job comes to be: all of a call's jobs, or none.
+"""Enqueue: insert all jobs of a call, or none.
 
-A job whose key already stands is not inserted: the caller gets the job that stands. A job whose id
-already stands was sent before, and its answer got lost: the caller gets it too. Flows with keys are
-whole: see `flow_keys`. Keys that are unique for a time only: see `unique_keys`.
+A job whose key is taken is not inserted: the caller gets the existing job. A job whose id exists
+was sent before, and the response was lost: the caller gets that job, too. Flows with keys are
+inserted as a whole: see `flow_keys`. For keys that are unique only for a time, see `unique_keys`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .operation import BEGIN, BEGIN_PART, CommitPipeline, Op, Row, Rows, Stateme
 from .unique_keys import take_unique
 
 JOBS_PER_STATEMENT = 5000
-CANCEL_SIGNAL = "!cancel"  # no queue: a word to owners that a cancel waits for them
+CANCEL_SIGNAL = "!cancel"  # not a queue: notifies owners of a requested cancel
 
 
 @creates_database
 def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = True) -> Op[list[Job]]:
-    """Insert jobs; return one `Job` for each, in the order given (but none for those of an existing
-    flow that were pruned since). `held` are flows that the caller
-    knows to be open; a transaction that is not `ours` may stay open for long."""
+    """Insert jobs; returns one `Job` for each, in the order given (but none for jobs of an existing
+    flow that have been pruned since). `held` are flows that the caller knows to be open; a
+    transaction that is not `ours` may stay open for long."""
     if not jobs:
         return []
     if len(jobs) == 1 and jobs[0].is_plain and jobs[0].key is None:
@@ -39,7 +39,7 @@ def enqueue(jobs: Sequence[NewJob], held: Collection[str] = (), ours: bool = Tru
     tied = any(job.after or job.flow or job.sibling_of for job in jobs)
     keyed = any(job.key is not None for job in jobs)
     if tied or keyed:
-        yield BEGIN  # a conflict must undo what was inserted beside it
+        yield BEGIN  # a conflict must undo the other inserts
     flows = [flow for job in jobs for flow in job.new_flows] if tied else []
     known = yield from take_keys(jobs, flows)
     unique = [job for job in jobs if job.unique_mode is not None] if keyed else []
@@ -65,7 +65,7 @@ def enqueue_one(job: NewJob, channel: str | None = None) -> Op[Job]:
 
 
 def _inserted_or_existing(job: NewJob, rows: Rows) -> Op[Job]:
-    """The job that was inserted or, if none was, the one that stands in its place."""
+    """The inserted job or, if it was not inserted, the existing one."""
     if rows:
         created_at, lane = rows[0][:2]
         return _inserted_job(job, (job.id, State.READY, created_at, created_at, None, lane))
@@ -80,7 +80,7 @@ def _insert_all(
     jobs: Sequence[NewJob], flows: Sequence[NewFlow], known: ExistingFlows, held: Collection[str],
     *, tied: bool, ours: bool,
 ) -> Op[dict[str, Job]]:  # fmt: skip
-    """Insert jobs, but for those of flows that exist; returns the job that stands for each."""
+    """Insert jobs, except those of existing flows; returns the job that represents each."""
     if not jobs:
         return {}
     answers = yield from _insert(known.new_jobs(jobs), flows, known, held, tied=tied, ours=ours)
@@ -95,8 +95,8 @@ def _insert(
     jobs: Sequence[NewJob], flows: Sequence[NewFlow], known: ExistingFlows, held: Collection[str],
     *, tied: bool, ours: bool,
 ) -> Op[dict[str, Job]]:  # fmt: skip
-    """Insert jobs, with the flows that they found; returns the job that stands for each."""
-    held = {*held, *(flow.id for flow in flows)}  # those of this call are ours
+    """Insert jobs and their new flows; returns the job that represents each."""
+    held = {*held, *(flow.id for flow in flows)}  # this call's own flows
     closed = (yield from insert_flows(jobs, known.new_flows(flows), held)) if tied else {}
     unique, twins = _deduplicated(jobs)
     if tied and twins:
@@ -133,31 +133,31 @@ def _insert_rows(jobs: Sequence[NewJob]) -> Op[dict[str, Row]]:
 
 
 def parts_of(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
-    """Jobs in parts, one statement each: a timeout holds for a statement, however many jobs there
-    are."""
+    """Split jobs into one part per statement: the timeout holds for a statement, however many jobs
+    there are."""
     for start in range(0, len(jobs), JOBS_PER_STATEMENT):
         yield jobs[start : start + JOBS_PER_STATEMENT]
 
 
 @creates_database
 def insert_messages(jobs: Sequence[NewJob]) -> Op[set[str]]:
-    """Insert jobs of messages, under the keys of the messages; the ids of the new ones. A message
-    that is known is left alone, whatever a redelivery says in its headers."""
+    """Insert jobs of messages, under the keys of the messages; returns the ids of the new ones. A
+    known message is left alone, whatever the headers of a redelivery contain."""
     messages, _ = _deduplicated(jobs)
     made: Rows = yield Statement("insert_jobs", rows=[one.row() for one in messages])
     return {id for id, *_ in made}
 
 
 def notify_queues(channel: str, queues: Iterable[str]) -> Op[None]:
-    """Tell sleeping workers where to look."""
+    """Notify idle workers of the queues with new jobs."""
     yield Statement(
         "notify_workers", {"channel": channel, "queues": json.dumps(sorted(set(queues)))}
     )
 
 
 def _deduplicated(jobs: Sequence[NewJob]) -> tuple[list[NewJob], dict[str, NewJob]]:
-    """Jobs of one call that share a key are one job. Keyed ones go in the order of their keys:
-    two calls that overlap then wait for each other in one direction only."""
+    """Merge jobs of one call that share a key. Keyed jobs are sorted by key: two overlapping calls
+    then wait for each other in one direction only."""
     first: dict[tuple[str, str, str], NewJob] = {}
     twins: dict[str, NewJob] = {}
     if all(job.key is None for job in jobs):
@@ -173,7 +173,8 @@ def _deduplicated(jobs: Sequence[NewJob]) -> tuple[list[NewJob], dict[str, NewJo
 
 
 def _existing_jobs(refused: list[NewJob]) -> Op[tuple[dict[str, Job], dict[str, str]]]:
-    """The jobs that stand where these were refused, and the texts of their arguments."""
+    """The existing jobs that hold the keys or ids of refused ones, and the texts of their
+    arguments."""
     wanted = [
         {
             "id": j.id,
@@ -194,8 +195,8 @@ def _join_siblings(
     made: dict[str, Row],
     replacements: dict[str, str],
 ) -> Op[None]:
-    """Those that are to be waited for beside others: as new ones, or as those that stand where they
-    were refused for their keys. One that was sent before has been joined."""
+    """Link jobs that dependents wait for besides others: the new ones, or the existing ones that
+    hold their keys. A job that was sent before is linked already."""
     sent = [(twins.get(job.id, job), job.sibling_of) for job in jobs if job.sibling_of]
     there = [(job, beside) for job, beside in sent if job.id in made or job.id in replacements]
     joins = dict.fromkeys((replacements.get(job.id, job.id), beside) for job, beside in there)
@@ -207,7 +208,8 @@ def _join_siblings(
 def _replaced_jobs(
     existing: Mapping[str, Job], twins: Mapping[str, NewJob]
 ) -> dict[str, Job | NewJob]:
-    """The jobs that are not inserted under their own ids, and what they are instead."""
+    """The jobs that are not inserted under their own ids, mapped to the jobs that represent
+    them."""
     others: dict[str, Job | NewJob] = {id: job for id, job in existing.items() if id != job.id}
     return others | {id: others.get(twin.id, twin) for id, twin in twins.items()}
 
@@ -215,7 +217,7 @@ def _replaced_jobs(
 def _join_existing_flows(
     jobs: Sequence[NewJob], known: ExistingFlows, answers: Mapping[str, Job]
 ) -> Op[None]:
-    """The same for jobs of a flow whose key stood. One that has been pruned since has ended."""
+    """The same for jobs of a flow whose key existed. A job that has been pruned since has ended."""
     there = [job for job in jobs if job.sibling_of and known.answer(job.id, answers) is not None]
     joins = {
         (known.replacements[job.id], job.sibling_of): job
@@ -233,7 +235,7 @@ def _answer(asked: NewJob, sent: NewJob, made: dict[str, Row], existing: dict[st
     elif sent.id in existing:
         job = existing[sent.id]
     else:
-        # Refused for a key whose holder has been pruned since: the next try will do.
+        # Refused for a key whose holder has been pruned since: a retry succeeds.
         raise Contention(reason=f"the job that held the key {asked.key!r} has just been pruned")
     return job
 
@@ -241,8 +243,8 @@ def _answer(asked: NewJob, sent: NewJob, made: dict[str, Row], existing: dict[st
 def _refuse_conflicts(
     jobs: Sequence[NewJob], answers: Sequence[Job], texts: Mapping[str, str]
 ) -> None:
-    """A key stands for one call: another one by the same key is a mistake. (One that is unique for
-    a time was compared before, and sent again it may have other arguments by now.)"""
+    """Refuse different calls under one key. (Keys that are unique for a time were compared before;
+    when such a call is repeated, the job may have other arguments.)"""
     for asked, job in zip(jobs, answers, strict=True):
         if asked.unique_mode is not None:
             continue
@@ -250,12 +252,12 @@ def _refuse_conflicts(
             raise KeyConflict(key=asked.key, queue=asked.queue, job=job.id)
 
 
-def _same(args: object, asked: str, standing: str | None) -> bool:
-    """Whether a job has the arguments that were asked for. One of two processes may keep by
-    reference what the other one writes into the row."""
-    if args == read_args(asked):
+def _same(args: object, requested: str, existing: str | None) -> bool:
+    """Whether a job has the requested arguments. One process may store by reference what another
+    one stores in the row."""
+    if args == read_args(requested):
         return True
-    return standing is not None and same_text(asked, standing)
+    return existing is not None and same_text(requested, existing)
 
 
 def _inserted_job(new: NewJob, row: Row) -> Job:

@@ -1,10 +1,10 @@
-"""Many jobs at once: COPY on PostgreSQL, one prepared INSERT on SQLite.
+"""Insert many jobs at once: COPY on PostgreSQL, one prepared INSERT on SQLite.
 
     clock and lanes ─▶ rows ─▶ commit
 
-Only for jobs that nothing can stand in the way of: new ids, no keys, no flows. If an id stands
-already, because the jobs were sent before and the answer got lost, the whole is refused, and
-`enqueue` finds out which.
+Only for jobs that cannot conflict: new ids, no keys, no flows. If an id exists already, because the
+jobs were sent before and the response was lost, all are refused, and `enqueue` finds the existing
+ones.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .operation import (
     creates_database,
 )
 
-MIN_JOBS = 20  # fewer are faster in one statement, which is one round trip
+MIN_JOBS = 20  # fewer are faster in one statement, in one round trip
 JOBS_AT_ONCE = 250
 
-Lanes = dict[str, str]  # of limited queues: how they choose a job's lane
+Lanes = dict[str, str]  # of limited queues: the rule that chooses a job's lane
 
 _alike = attrgetter(
     "tenant", "queue", "lane", "task", "priority", "max_attempts", "max_crashes", "timeout",
@@ -43,7 +43,7 @@ _alike = attrgetter(
 
 
 def can_copy(jobs: Sequence[NewJob]) -> bool:
-    """Whether `enqueue_many` is for these jobs."""
+    """Whether `enqueue_many` can insert these jobs."""
     if len(jobs) < MIN_JOBS:
         return False
     for job in jobs:  # noqa: SIM110 - a generator would be another call for each
@@ -75,8 +75,8 @@ def _copy(jobs: Sequence[NewJob], made: list[Job] | None) -> Op[None]:
 def enqueue_parts(
     parts: Callable[[], Iterable[Sequence[NewJob]]], *, copying: bool, ours: bool = True
 ) -> Op[None]:
-    """Insert jobs that are in no flow, a part at a time and all or none. If the connection breaks,
-    the operation is restarted, and asks for the parts again."""
+    """Insert jobs that are in no flow, part by part, all or none. If the connection breaks, the
+    operation restarts and requests the parts again."""
     for part in parts():
         yield BEGIN_PART
         if copying and can_copy(part):
@@ -88,8 +88,8 @@ def enqueue_parts(
 def _rows(
     jobs: Sequence[NewJob], rules: Lanes, stored: object, at: datetime, made: list[Job] | None
 ) -> Iterator[AlikeRows]:
-    """Rows, a part at a time; their jobs are `made`, if a caller wants them, while the server works
-    on the part before."""
+    """Rows, part by part. If the caller wants the jobs, they are appended to `made` while the
+    server works on the previous part."""
     for start in range(0, len(jobs), JOBS_AT_ONCE):
         part = jobs[start : start + JOBS_AT_ONCE]
         for _, group in groupby(part, _alike):
@@ -106,7 +106,7 @@ def _rows(
 
 
 def _lane(job: NewJob, rules: Lanes) -> str | None:
-    """As insert_jobs has it."""
+    """The lane of a job; the same rule as in insert_jobs."""
     if job.lane is not None or job.queue not in rules:
         return job.lane
     return job.tenant if rules[job.queue] == BY_TENANT else DEFAULT_LANE

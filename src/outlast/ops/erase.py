@@ -18,8 +18,8 @@ BlobNames = tuple[str, ...]  # of blobs without a reference left
 
 
 def erase(id: str, by: str, reach: Access = ALL_JOBS) -> Op[tuple[Job, BlobNames]]:
-    """Erase an ended job; idempotent. Jobs that have not ended are refused. The key stays, and with
-    it the guarantee that it stands for one job."""
+    """Erase an ended job; idempotent. Jobs that have not ended are refused. The key stays, and so
+    does the guarantee that it represents one job."""
     yield BEGIN
     blobs = yield from _erase_job(id, {"by": by}, reach)
     if blobs is None and (yield from restore([id], reach)):
@@ -61,7 +61,7 @@ def erased_error(id: str) -> Op[Erased]:
     """The error for readers of an erased job's result: who erased it, and when."""
     rows: Rows = yield Statement("erased_by", {"id": id})
     data, at = (lenient_json(rows[0][0]), to_datetime(rows[0][1])) if rows else ({}, None)
-    by = data.get("by", "somebody")
+    by = data.get("by", "another client")
     return Erased(job=id, by=by, at=at and at.isoformat(), action=data.get("action"))
 
 

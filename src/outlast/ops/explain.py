@@ -260,7 +260,7 @@ def _scheduled(facts: JobFacts) -> str:
             f" of {job.max_attempts}). Last error: {reason(job.error)}.{held}"
         )
     again = (
-        f" It is debounced: another call with its key {job.key!r} puts it off and replaces its"
+        f" It is debounced: another call with its key {job.key!r} delays it and replaces its"
         " arguments."
         if facts.debounced and wait > 0
         else ""

@@ -62,8 +62,8 @@ def finish(
 
 
 def split_rivals(transitions: Sequence[Transition]) -> tuple[list[Transition], list[Transition]]:
-    """One transition for each job and fence, and the rest. The database's answer does not name the
-    owner, and at most one of several workers that report the same fence is the owner."""
+    """One transition for each job and fence, and the rest. The returned rows do not name the owner,
+    and at most one of several workers that report the same fence is the owner."""
     first: dict[tuple[str, int], Transition] = {}
     rivals = []
     for transition in transitions:
@@ -121,8 +121,8 @@ def enqueue_followups(jobs: Sequence[NewJob]) -> Op[set[str]]:
 
 
 def _without_closed_flows(jobs: Sequence[NewJob], closed: set[str]) -> list[NewJob]:
-    """The jobs outside these flows and of no dependent of theirs. New flows are inserted all the
-    same."""
+    """The jobs outside these flows that do not depend on jobs in them. New flows are inserted
+    regardless."""
     if not closed:
         return list(jobs)
     dropped: set[str] = set()
@@ -169,9 +169,9 @@ def lookup_finished(transitions: Sequence[Transition]) -> Op[Finished]:
 def resolve_missing(
     transitions: Sequence[Transition], rows: Rows, final: bool = True
 ) -> Op[Finished]:
-    """Find out which claims were lost. A finish that is sent again because its response was lost
-    is none of them: the claim's own record has its outcome. Nor is a job that got dependents after
-    it was claimed: it is finished once more, and they are notified."""
+    """Find out which claims were lost. A finish that is repeated because its response was lost is
+    not one of them: the claim's own record has its outcome. Nor is a job that got dependents after
+    it was claimed: it is finished again, and the dependents are notified."""
     states = _states(rows)
     finished = Finished(
         [(t, states[_job_and_fence(t)]) for t in transitions if _job_and_fence(t) in states]

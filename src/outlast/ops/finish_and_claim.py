@@ -51,7 +51,7 @@ def finish_and_claim_lanes(
 def finish_and(
     transitions: Sequence[Transition], others: Sequence[Statement]
 ) -> Op[tuple[Finished, list[Rows]]]:
-    """Finish first-try successes beside other statements, and return the answers to those."""
+    """Finish first-try successes beside other statements; returns the rows of the latter, too."""
     if [t for t in transitions if t.claim.has_dependents]:
         return (yield from _finish_with_dependents(transitions, others))
     finishing = _succeed("succeed", transitions)
@@ -69,8 +69,8 @@ def finish_and(
 def _finish_with_dependents(
     transitions: Sequence[Transition], others: Sequence[Statement]
 ) -> Op[tuple[Finished, list[Rows]]]:
-    """The same in one transaction, for jobs with dependents. Without hooks no job is enqueued by
-    the answers: a success fails no dependent and no group."""
+    """The same in one transaction, for jobs with dependents. Without hooks no dependent causes an
+    enqueue: a success fails no dependent and no group."""
     yield BEGIN
     transitions, rivals = split_rivals(transitions)
     answers: list[Rows] = yield Pipeline(_succeed("succeed_tied", transitions))
@@ -97,8 +97,8 @@ def _claim_statements(request: ClaimRequest | None) -> list[Statement]:
 
 
 def _succeed(name: str, transitions: Sequence[Transition]) -> list[Statement]:
-    """One statement per owner; a worker reports its own jobs, so usually one. A remote worker's job
-    that it has not accepted yet is finished by `resolve_missing`."""
+    """One statement per owner; a worker reports its own jobs, so usually one. A job that its remote
+    worker has not accepted yet is finished by `resolve_missing`."""
     ordered = by_id(transitions)
     owners = {t.claim.worker for t in ordered}
     if len(owners) == 1:

@@ -90,7 +90,7 @@ def _deduplicated(
 
 
 def _ids(jobs: Sequence[NewJob]) -> list[str]:
-    """The ids under which the jobs of a flow will be found: two with the same key are one job."""
+    """The ids under which the jobs of a flow are stored: two jobs with one key are one job."""
     first: dict[tuple[str, str], str] = {}
     return [
         job.id if job.key is None else first.setdefault((job.queue, job.key), job.id)

@@ -173,7 +173,8 @@ def _refuse_joins(held: Rows, states: dict[str, State], existing: dict[str, NewJ
         if circular := sorted(waiting.intersection(id for (id,) in rows)):
             raise InvalidFlow(
                 Problem(
-                    f"the job of key {job.key!r} ({job.task})", "waits for who is to wait for it"
+                    f"the job of key {job.key!r} ({job.task})",
+                    "already waits for a job of this call",
                 )
                 for job in (existing[id] for id in circular)
             )

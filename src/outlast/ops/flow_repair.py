@@ -47,7 +47,7 @@ def repair_waits(ids: Sequence[str]) -> Op[int]:
 
 
 def _restore_prerequisites(ids: Sequence[str]) -> Op[None]:
-    """Prerequisites that were archived, by whatever mistake, are no missing ones."""
+    """Move archived prerequisites back: a prerequisite in the archive is not a missing one."""
     rows: Rows = yield Statement("missing_prerequisites", {"ids": json.dumps(list(ids))})
     yield from restore([id for (id,) in rows])
 

@@ -234,8 +234,7 @@ def prerequisites_in(id: str, states: Collection[State], limit: int) -> Op[tuple
 
 
 def root_cause(job: Job) -> Op[Job | None]:
-    """The job at the root of a failure: dead or cancelled by itself, however many jobs are in
-    between."""
+    """The job at the root of a failure: one that died or was cancelled by itself, at any depth."""
     cause: Job | None = None
     for _ in range(MAX_CAUSE_DEPTH):
         if (job.error or {}).get("type") != "PrerequisiteFailed":

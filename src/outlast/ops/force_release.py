@@ -1,6 +1,6 @@
 """Force release: an operator takes a running job from its worker.
 
-For a handler that hangs in a worker which is alive and renews: nothing else reclaims its job before
+For a handler that hangs in a worker that is alive and renews: nothing else reclaims its job before
 its timeout. The fence grows with the next claim, so later writes of the old owner are refused; the
 old owner is notified at its next renewal and stops the handler.
 """

@@ -1,4 +1,4 @@
-"""Idleness: whether anything is left to do now, and when there will be something to do."""
+"""Idleness: whether there is anything left to do now, and when there will be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .operation import Op, Rows, Statement
 
 
 class NextMoments(NamedTuple):
-    """Moments in seconds since 1970, by the database's clock; None: there is none."""
+    """Times in seconds since 1970, by the database's clock; None: there is none."""
 
     clock: float
     job: float | None  # the next scheduled job

@@ -79,7 +79,7 @@ def redrive(
     if waiting and not ours:
         yield Statement("mark_unlinked", {"ids": json.dumps(waiting)})
     if tied := [id for id, _, tied in rows if tied]:
-        yield from recount_followers(tied)  # prerequisites counted as ended have not ended any more
+        yield from recount_followers(tied)  # prerequisites counted as ended are unfinished again
     revived = [id for id, _, _ in rows if id not in failed_again]
     if revived:
         given = {"ids": json.dumps(revived)}

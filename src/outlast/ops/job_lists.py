@@ -1,14 +1,15 @@
 """Lists of jobs in the order of one of their times, with bounded cost however many jobs there are.
 
-An order is offered where an index has it, or where the jobs are few:
+An order is available where an index has it, or where the jobs are few:
 
     enqueued   in any state: ids begin with their time
     due        scheduled jobs
-    ended      succeeded, cancelled or dead jobs; archived ones are in no such order
+    ended      succeeded, cancelled or dead jobs; the archive has no such index
     started    running jobs: never more than all workers can hold, so they are sorted here
 
 As in `search`, one statement reads a bounded window behind a cursor: a page may be short although
 more jobs match. A cursor is a position, and not a number of rows: jobs that come and go neither
+more jobs match. A cursor is a position, not a number of rows: jobs that appear or disappear neither
 repeat nor hide others.
 """
 
@@ -132,7 +133,7 @@ def ordered_jobs(
 @dataclass(frozen=True, slots=True)
 class _Window:
     rows: Rows
-    last: ListCursor | None  # the last position that was read; None: there is nothing behind
+    last: ListCursor | None  # the last position that was read; None: nothing follows
 
 
 def _window(
@@ -209,7 +210,8 @@ class LongArguments:
 
 
 def add_arguments(jobs: Sequence[Job]) -> Op[None]:
-    """Read the arguments of listed jobs, with secrets masked. Of long ones there is the length."""
+    """Read the arguments of listed jobs, with secrets masked. Long ones are replaced by their
+    length."""
     if not jobs:
         return
     ids = [job.id for job in jobs]

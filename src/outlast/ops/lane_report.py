@@ -30,15 +30,14 @@ class LaneSlots:
     closed_for: float  # seconds; 0: it is open
     tokens: float | None  # None: no rate
     queue_tokens: float | None  # None: no rate
-    held_by: str | None  # the head of an ordered lane that is to go on first
+    held_by: str | None  # the head of an ordered lane, which continues first
     blocked_by: str | None  # a dead job that blocks an ordered lane
-    holders: Sequence[str] = ()  # the first few jobs that run in it, as far as the reader sees them
+    holders: Sequence[str] = ()  # the first few running jobs of the lane that the reader may see
     reach: Access = ALL_JOBS  # of the reader
     hidden: frozenset[str] = frozenset()  # jobs that the reader does not see
 
     def obstacle(self, job: str) -> str | None:
-        """Why no worker claims this job of the lane now; None: nothing of the lane is in the
-        way."""
+        """Why no worker claims this job of the lane now; None: the lane does not delay it."""
         return self._stopped() or self._full() or self._out_of_order(job) or self._out_of_tokens()
 
     def _stopped(self) -> str | None:
@@ -51,7 +50,7 @@ class LaneSlots:
             opens = format_duration(self.closed_for)
             return f"Lane {lane} is slowed down: it opens in {opens}."
         if self.blocked_by in self.hidden:
-            return f"Lane {lane} runs in order, and a dead job of others blocks it."
+            return f"Lane {lane} runs in order, and another tenant's dead job blocks it."
         if self.blocked_by is not None:
             return (
                 f"Lane {lane} runs in order, and its dead job {self.blocked_by} blocks it:"
@@ -60,7 +59,7 @@ class LaneSlots:
         return None
 
     def _resume(self, what: str) -> str:
-        """What an operator can do; a tenant's token cannot."""
+        """The command that resumes it; a tenant's token cannot."""
         return f": `outlast resume {what}` lets it run." if self.reach.tenant is None else "."
 
     def _full(self) -> str | None:
@@ -80,7 +79,7 @@ class LaneSlots:
     def _out_of_order(self, job: str) -> str | None:
         if self.held_by in (None, job):
             return None
-        which = "a job of others" if self.held_by in self.hidden else f"job {self.held_by}"
+        which = "another tenant's job" if self.held_by in self.hidden else f"job {self.held_by}"
         return f"Lane {self.lane} runs in order: {which}, which started before, must end first."
 
     def _out_of_tokens(self) -> str | None:
@@ -115,7 +114,8 @@ class LaneDepth:
 
 
 def lane_slots(queue: str, lane: str, now: float, reach: Access = ALL_JOBS) -> Op[LaneSlots | None]:
-    """What bears on one lane, as far as a reader may know; None: its queue is not limited."""
+    """The limits and counts of one lane, as far as a reader may know; None: its queue has no
+    limits."""
     rows: Rows = yield Statement("lane_slots", {"queue": queue, "lane": lane})
     if not rows:
         return None
@@ -133,7 +133,7 @@ def lane_slots(queue: str, lane: str, now: float, reach: Access = ALL_JOBS) -> O
 
 
 def _hidden(ids: Sequence[str], reach: Access) -> Op[frozenset[str]]:
-    """Those of the jobs that are out of reach."""
+    """The jobs that are outside the reader's access."""
     hidden = set[str]()
     for id in ids if reach != ALL_JOBS else ():
         try:

@@ -7,8 +7,8 @@
 A slot is a running row: there is no counter, so a lost worker leaves none behind. Locking and
 counting in one statement would admit too many: its snapshot is older than the lock.
 
-Where lanes have equal shares (no weights, rates or order; no limit of the queue), PostgreSQL shares
-out: 1 and 2 are two statements in one round trip.
+Where lanes have equal shares (no weights, rates or order; no limit of the queue), PostgreSQL
+distributes the slots: 1 and 2 are two statements in one round trip.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class LaneTurn:
     deep: bool = False  # whether that search is deep
     longest_due: bool = False  # of each lane, instead of its highest priority
     even: bool = False  # lanes had equal shares in the last turn
-    first: bool = False  # of a new worker: it continues where others are
+    first: bool = False  # of a new worker: it continues at the position of other workers
 
 
 @dataclass(frozen=True, slots=True)
 class TurnLimits:
-    """The limits of a queue, as far as they shape a claim."""
+    """The limits of a queue that shape a claim."""
 
     alone: bool  # this claim locks the whole queue
     ordered: bool
@@ -95,7 +95,7 @@ class TurnClaims(list[Claim]):
         self.adopted = adopted
         self.more = more  # some lanes were not considered
         self.limits = limits  # as the claim found them
-        self.full = False  # the lanes in turn gave all that was asked for
+        self.full = False  # the lanes in turn filled the claim
 
     @property
     def refill(self) -> float | None:
@@ -117,7 +117,7 @@ class TurnClaims(list[Claim]):
 
 @dataclass(frozen=True, slots=True)
 class LaneClaim:
-    """A claim request for a limited queue: its parameters, and whose turn it is."""
+    """A claim request for a limited queue: its parameters and its turn."""
 
     params: dict[str, Any]
     queue: str
@@ -128,7 +128,7 @@ class LaneClaim:
 
     @property
     def even(self) -> bool:
-        """Whether `even_statements()` may be all of the claim."""
+        """Whether `even_statements()` may be the whole claim."""
         return self.turn.even and not self.turn.longest_due and not self.turn.cursor.left
 
     def opening(self) -> list[Statement]:
@@ -208,7 +208,7 @@ def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True
 
 def read_even_claims(asked: LaneClaim, answers: Sequence[Rows]) -> TurnClaims:
     """The result of `asked.even_statements()`. A queue that has got weights, rates or an order
-    since the last turn gives nothing, and is claimed in two steps the next time."""
+    since the last turn returns nothing, and is claimed in two steps the next time."""
     *first, locked, rows = answers
     adopted, cursor = asked.adopted(first), asked.turn.cursor
     if not locked:
@@ -247,8 +247,8 @@ def claim_lanes(asked: LaneClaim) -> Op[TurnClaims]:
 
 
 def _where_others_are(asked: LaneClaim) -> Op[LaneClaim]:
-    """If every new worker began with the first lane, the last ones would wait for ever where
-    workers do not live long."""
+    """Start at the position of other workers. If every new worker began with the first lane, the
+    last lanes would never be reached where workers are short-lived."""
     rows: Rows = yield Statement("latest_lane", {"queue": asked.queue})
     cursor = LaneCursor(rows[0][0]) if rows else FIRST_LANE
     return replace(asked, turn=replace(asked.turn, cursor=cursor))
@@ -303,8 +303,8 @@ def return_tokens(transitions: Sequence[Transition]) -> list[Statement]:
 
 
 def slow_down(claim: Claim, seconds: float) -> Op[float]:
-    """Close the lane of a claimed job for so long, for all workers, while the claim holds; until
-    when."""
+    """Close the lane of a claimed job for a number of seconds, for all workers, while the claim
+    holds; returns the time until which it is closed."""
     given = {"job": claim.id, "offered_by": None, **claim.guard, "seconds": seconds}
     rows: Rows = yield Statement("slow_down", given)
     if not rows:
@@ -330,7 +330,7 @@ def set_lane_paused(queue: str, lane: str, paused: bool, by: str) -> Op[None]:
 
 
 def prune_lanes(limit: int) -> Op[int]:
-    """Delete a batch of lane rows that equal the defaults; returns how many."""
+    """Delete a batch of lane rows that equal the defaults; returns their number."""
     rows: Rows = yield Statement("prune_lanes", {"limit": limit})
     return len(rows)
 

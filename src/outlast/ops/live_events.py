@@ -1,15 +1,15 @@
-"""Starts and plain successes of all jobs, read from the jobs themselves while somebody watches.
+"""Live events: starts and first-try successes of all jobs, read from the job rows by watchers.
 
-A job that succeeds at its first try writes no event: nobody watching costs nothing. A watcher reads
-the rows: successes along the index of finished jobs, a page at a time, in the order of their ends;
-starts from the rows that run.
+A job that succeeds at its first attempt writes no event, so that jobs without watchers pay nothing.
+A watcher reads the rows: successes through the index of finished jobs, page by page, in the order
+of their ends; starts from running rows.
 
-    ends     ──a──b─────c──d──┬── a moment ──▶ now
-    read     ──────────────▶  │   what ends here may be joined by others that commit late
+    ends     ──a──b─────c──d──┬── SETTLE_S ──▶ now
+    read     ──────────────▶  │   later ends are not read yet: late commits may precede them
                               └── read up to here: in one order, the same for every reader
 
-So each success is read once, a moment after its end, and can be resumed after. A start is told when
-it is first seen: several attempts between two looks are one, or none.
+Each success is read once, shortly after its end, and a stream can resume after it. A start is
+reported when it is first seen: several attempts between two reads appear as one, or not at all.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .event_filter import STARTED
 from .events import StoredEvent
 from .operation import Op, Rows, Statement
 
-SETTLE_S = 1.0  # seconds after its end that a success is told: others may commit late
+SETTLE_S = 1.0  # seconds between a success and its report: other ends may commit late
 PAGE_SIZE = 500
-MAX_STARTED = 5_000  # jobs that started between two looks
+MAX_STARTED = 5_000  # jobs that started between two reads
 CURSOR_PATTERN = r"[0-9]{1,18}(-[0-9]{1,12}\.[0-9]{1,9}-[0-9a-f-]{36})?(-end)?"
 
 
 class LiveCursor(NamedTuple):
-    """How far somebody has read: stored events by their position, successes by their end."""
+    """The position of a watcher: stored events by position, successes by their end."""
 
     position: int
     ended_at: float | None = None  # None: no successes were read
@@ -79,8 +79,8 @@ class LiveJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LiveEvent:
-    """An event of a job, or of no job (a paused queue, a lost worker). One without an `id` is of
-    the moment, and cannot be resumed after."""
+    """An event of a job, or of no job (a paused queue, a lost worker). A stream cannot resume after
+    an event without an `id`."""
 
     id: str | None
     kind: str
@@ -111,7 +111,7 @@ def clock() -> Op[float]:
 def succeeded_after(
     cursor: LiveCursor, flow: str | None, limit: int = PAGE_SIZE
 ) -> Op[list[LiveJob]]:
-    """The next successes, of one flow or of all jobs, in the order of their ends, up to a moment
+    """The next successes, of one flow or of all jobs, in the order of their ends, up to SETTLE_S
     ago."""
     asked = {"at": cursor.ended_at, "job": cursor.job, "settle": SETTLE_S, "limit": limit}
     if flow is None:

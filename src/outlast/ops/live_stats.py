@@ -19,10 +19,8 @@ from .operation import Op, Rows, Statement
 from .report import names_in
 
 LATE_LEASE_S = 3.0  # seconds; workers reclaim twice a second, so later means never
-LATE_PERIODS, MIN_LATE_S = (
-    3,
-    5.0,
-)  # a duty without success for so many periods, or so many seconds, is late
+# A duty is late after this many periods without success, and at least this many seconds.
+LATE_PERIODS, MIN_LATE_S = 3, 5.0
 MAX_LOSSES = 200
 MAX_HELD_JOBS = 5_000
 
@@ -77,7 +75,7 @@ class HeldTask:
 
 @dataclass(slots=True)
 class LiveStats:
-    """One moment of all tenants. `of` restricts it to a caller's access."""
+    """The state of all tenants at one moment. `of` restricts it to a caller's access."""
 
     at: float = 0.0
     depths: list[TenantDepth] = field(default_factory=list)

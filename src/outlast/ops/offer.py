@@ -1,8 +1,8 @@
-"""Jobs are offered to remote workers, held for them, and taken back if nobody accepts.
+"""Offers: the server claims jobs for remote workers, and releases those that are not accepted.
 
-An offer is a claim by the server, under a short lease. Accepting it is the first renewal, which
-puts the remote worker's own name into the row. Who owns a job is in the row at every moment, so any
-server can answer any worker, and what a dead server had offered is taken back as from any owner.
+An offer is a claim by the server, under a short lease. A remote worker accepts it with the first
+renewal, which writes its own name into the row. The row names the owner at every moment, so any
+server can serve any worker, and offers of a dead server are reclaimed as from any owner.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from .finish_and_claim import finish_and
 from .lanes import LaneTurn, claim_lanes
 from .operation import BEGIN, Op, Pipeline, Rows, Statement
 
-EventKey = tuple[Claim, int]  # an event: the claim under which it was said, and its number there
+EventKey = tuple[Claim, int]  # the claim that an event belongs to, and its number there
 
 
 @dataclass(frozen=True, slots=True)
 class OfferRequest(ClaimRequest):
-    """What is wanted for a remote worker: of tasks that it knows, and of its tenant alone."""
+    """A claim request for a remote worker: only tasks that it knows, and only its tenant's jobs."""
 
     tasks: tuple[str, ...] = ()
-    tenant: str | None = None  # None: everybody's
+    tenant: str | None = None  # None: all tenants
 
     @property
     def takes_runs(self) -> bool:
-        """Offers may go to different workers."""
+        """False: offers may go to different workers."""
         return False
 
     def _turn(self) -> LaneTurn:
-        """The lane of its own tenant is always looked at: there may be ten thousand others."""
+        """The lane of its own tenant is always considered: there may be ten thousand others."""
         turn = self.turn or LaneTurn()
         if self.tenant is None or self.tenant in turn.freed:
             return turn
@@ -52,7 +52,7 @@ class OfferRequest(ClaimRequest):
 
 
 def offer(request: OfferRequest) -> Op[list[Claim]]:
-    """Take jobs to be offered, in the order in which they should start."""
+    """Claim jobs to be offered; returns them in the order in which they should start."""
     if request.turn is not None:
         return (yield from claim_lanes(request.by_lanes()))
     *_, rows = yield Pipeline(request.statements())
@@ -61,15 +61,15 @@ def offer(request: OfferRequest) -> Op[list[Claim]]:
 
 @dataclass(frozen=True, slots=True)
 class HoldResult:
-    """Claims of remote workers, by what the database says of them."""
+    """Claims of remote workers, by their state in the database."""
 
-    cancelling: dict[ClaimKey, bool]  # those that were renewed: whether somebody asked to stop them
-    busy: frozenset[ClaimKey] = frozenset()  # still theirs, but somebody has the row at this moment
-    locked: bool = False  # `busy` by a lock that keeps everybody from writing jobs
+    cancelling: dict[ClaimKey, bool]  # renewed claims: whether a cancel was requested
+    busy: frozenset[ClaimKey] = frozenset()  # still owned, but another transaction locks the row
+    locked: bool = False  # `busy` because of a lock that blocks all writes of jobs
 
 
 def hold(claims: Sequence[Claim], lease: float) -> Op[HoldResult]:
-    """Renew claims for remote workers, which accepts what was only offered."""
+    """Renew claims for remote workers, and accept those that were only offered."""
     rows: Rows = yield _hold(claims, lease)
     kept = _hold_result(rows)
     if missing := [claim for claim in claims if claim.claim_key not in kept.cancelling]:
@@ -80,15 +80,15 @@ def hold(claims: Sequence[Claim], lease: float) -> Op[HoldResult]:
 
 
 def locked(claims: Sequence[Claim]) -> HoldResult:
-    """Claims that could not be renewed because somebody's lock keeps everybody from writing."""
+    """Claims that could not be renewed because a lock blocks all writes of jobs."""
     return HoldResult({}, frozenset(claim.claim_key for claim in claims), locked=True)
 
 
 def finish_hold_and_claim(
     ended: Sequence[Transition], held: Sequence[Claim], lease: float, request: OfferRequest | None
 ) -> Op[tuple[Finished, HoldResult, list[Claim]]]:
-    """First-try successes are given back, others are held on to, new ones are taken: in one round
-    trip. What was neither renewed nor refused is to be asked for by itself."""
+    """Finish first-try successes, renew other claims, and claim new jobs, in one round trip. A
+    claim that was neither renewed nor refused needs a query of its own."""
     holding = [_hold(held, lease)] if held else []
     if request is not None and request.turn is not None:
         finished, answers = yield from finish_and(ended, holding)
@@ -101,8 +101,8 @@ def finish_hold_and_claim(
 
 
 def owners_of(claims: Sequence[Claim]) -> Op[dict[ClaimKey, str | None]]:
-    """Who has the jobs of these claims: the remote worker, or the server that offered them; None
-    where the claim no longer holds."""
+    """The owners of these claims: the remote worker, or the server that offered them; None where
+    the claim no longer holds."""
     rows: Rows = yield Statement("offers_stand", rows=[_by_id(claim) for claim in claims])
     now = {(id, fence): worker for id, fence, state, worker in rows if state == State.RUNNING}
     found = {claim.claim_key: (claim, now.get((claim.id, claim.fence))) for claim in claims}
@@ -112,8 +112,8 @@ def owners_of(claims: Sequence[Claim]) -> Op[dict[ClaimKey, str | None]]:
 
 
 def withdraw(server: str, claims: Sequence[Claim]) -> Op[set[str]]:
-    """Put back what a server offered and nobody has accepted, unspent; the queues that it went to.
-    What was accepted meanwhile is the worker's."""
+    """Release offers of a server that were not accepted, unspent; returns their queues. Claims that
+    have been accepted meanwhile stay with their workers."""
     yield BEGIN
     asked = [_by_id(claim) for claim in sorted(claims, key=lambda claim: claim.claim_key)]
     rows: Rows = yield Statement("still_offered", {"worker": server}, asked)
@@ -126,28 +126,28 @@ def withdraw(server: str, claims: Sequence[Claim]) -> Op[set[str]]:
 
 
 def record_late(events: Sequence[dict[str, object]]) -> Op[int]:
-    """Keep what a worker that died had said, and could not send any more."""
+    """Store events that a dead worker had reported but could not send any more."""
     rows: Rows = yield Statement("record_late_events", rows=events)
     return len(rows)
 
 
 def stored_events(events: Sequence[EventKey]) -> Op[set[tuple[ClaimKey, int]]]:
-    """Which of these are kept. What was said under a claim that was lost is not."""
+    """The events that are stored. Those of a lost claim are not."""
     asked = [{"job": claim.id, **claim.guard, "n": n} for claim, n in events]
     rows: Rows = yield Statement("events_kept", rows=asked)
     return {((job, fence, worker), n) for job, fence, worker, n in rows}
 
 
 def stored_streams(rows: Sequence[EventKey]) -> Op[set[tuple[ClaimKey, int]]]:
-    """Which of these rows of output are kept, or cut off by the job's limit. Those of a claim that
-    was lost are not."""
+    """The rows of output that are stored, or cut off by the job's limit. Those of a lost claim are
+    not."""
     asked = [{"job": claim.id, **claim.guard, "n": n + 1} for claim, n in rows]
     found: Rows = yield Statement("streams_kept", rows=asked)
     return {((job, fence, worker), n - 1) for job, fence, worker, n in found}
 
 
 def owned(worker: str) -> Op[list[Claim]]:
-    """What the database says that one worker is running."""
+    """The claims that the database has for a worker."""
     rows: Rows = yield Statement("owned", {"worker": worker})
     return [Claim(*row) for row in rows]
 

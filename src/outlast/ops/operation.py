@@ -63,8 +63,8 @@ class AlikeRows(NamedTuple):
 
 
 class BulkInsert(NamedTuple):
-    """Many rows, sent in the way that is fastest; only within a transaction, and only where store
-    or connection can (`can_copy`, `can_copy_on`). A row that is refused fails the whole."""
+    """Many rows, sent in the fastest way; only within a transaction, and only where the store or
+    connection supports it (`can_copy`, `can_copy_on`). One refused row fails all."""
 
     name: str
     runs: Iterable[AlikeRows]

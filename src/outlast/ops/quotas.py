@@ -1,11 +1,11 @@
 """Quotas: new jobs are counted in the transaction that inserts them.
 
-    ours      insert ─▶ count what is new, or refuse ─▶ commit
-    caller's  reserve and commit beside it ─▶ insert ─▶ settle the reservation ─▶ the caller commits
+    ours      insert ─▶ count the new ones, or refuse ─▶ commit
+    caller's  reserve and commit separately ─▶ insert ─▶ settle the reservation ─▶ caller commits
 
 A counter is a row. Locked until a caller commits, it would block all other producers; so on
-PostgreSQL a caller's jobs are counted beside the transaction, as a reservation, which is settled
-within it. After a rollback the reservation stands again, lapses, and is given back.
+PostgreSQL a caller's jobs are counted in a separate transaction, as a reservation, which is settled
+in the caller's. After a rollback the reservation is open again, lapses, and is returned.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def enqueue_in_quota(
     reservation: str | None = None,
     ours: bool = True,
 ) -> Op[list[Job]]:
-    """Insert jobs, all or none, if those that are new fit the quotas of these queues: not one whose
-    key stands, not one that was sent before, and not one that a full queue dropped."""
+    """Insert jobs, all or none, if the new ones fit the quotas of these queues. Jobs whose key is
+    taken, jobs that were sent before, and jobs that a full queue dropped are not new."""
     yield BEGIN
     before: Rows = yield Statement("existing_jobs", rows=[{"id": job.id} for job in jobs])
     new = {job.id for job in jobs}.difference(row[0] for row in before)
@@ -72,24 +72,25 @@ def enqueue_in_quota(
 
 
 def keeps_its_snapshot() -> Op[bool]:
-    """Whether this transaction does not see what others commit meanwhile."""
+    """Whether this transaction does not see what others commit in the meantime."""
     rows: Rows = yield Statement("transaction_isolation")
     return rows[0][0] in ("repeatable read", "serializable")
 
 
 @creates_database
 def reserve(counts: Counts, reservation: str) -> Op[None]:
-    """Count jobs that a caller's transaction is about to insert; once, if it is sent again."""
+    """Count jobs that a caller's transaction is about to insert; idempotent."""
     yield BEGIN
-    standing: Rows = yield Statement("reservation_stands", {"id": reservation})
-    if standing:
+    existing: Rows = yield Statement("reservation_exists", {"id": reservation})
+    if existing:
         return
     taken = yield from _take(counts)
     yield Statement("reserve_quota", {"id": reservation}, rows=taken)
 
 
 def give_back_lapsed(seconds: float = RESERVED_S) -> Op[int]:
-    """Return what was reserved for jobs that were rolled back, or not inserted; how many jobs."""
+    """Return lapsed reservations, of jobs that were rolled back or not inserted; returns the number
+    of jobs."""
     yield BEGIN
     given = {"seconds": seconds, "limit": LAPSED_ROWS}
     rows: Rows = yield Statement("lapsed_reservations", given)
@@ -108,7 +109,7 @@ def give_back_lapsed(seconds: float = RESERVED_S) -> Op[int]:
 
 
 def _jobs_in(back: Counter[tuple[str, str, float]]) -> int:
-    """How many jobs these are: each counts in its queue, in its lane, or in both."""
+    """The number of jobs: each counts in its queue, in its lane, or in both."""
     whole, lanes = Counter[str](), Counter[str]()
     for (queue, lane, _), number in back.items():
         (lanes if lane else whole)[queue] += number
@@ -116,8 +117,8 @@ def _jobs_in(back: Counter[tuple[str, str, float]]) -> int:
 
 
 def _settle(reservation: str, counts: Counts) -> Op[Counts]:
-    """Use a reservation for jobs that were inserted; returns those that it covers. What it has
-    beyond them lapses."""
+    """Use a reservation for inserted jobs; returns the counts that it covers. The rest of it
+    lapses."""
     given = {"id": reservation}
     whole: Rows = yield Statement("settle_quota", given, _rows(counts))
     settled = {(queue, lane): counts[queue, lane] for queue, lane in whole}
@@ -155,6 +156,6 @@ def _refusal(
 
 
 def prune_quotas(limit: int) -> Op[int]:
-    """Remove a batch of counters of periods that are over; how many went."""
+    """Remove a batch of counters of past periods; returns their number."""
     rows: Rows = yield Statement("prune_quotas", {"limit": limit})
     return len(rows)

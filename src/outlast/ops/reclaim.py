@@ -1,17 +1,17 @@
-"""Jobs whose owner is gone are taken back: by anyone, guarded, through the same door as a finish.
+"""Reclaim: any process ends the lost claims of dead or stalled owners, guarded as in a finish.
 
     claim            renew     renew      ✝ the owner dies
     ├─────────────────┼─────────┼─────────┼──────────────────────────────┤
-                                          │ exit    its supervisor sees it at once
+                                          │ exit    its supervisor sees the exit at once
                                           │ lock    its liveness lock is free: about half a second
-                                          │ lease   nothing else speaks: when its lease ends
+                                          │ lease   no other sign: when its lease ends
     and without a death:                    lease     its process is stopped, or wedged
-                                            deadline  it runs past its own timeout
+                                            deadline  it exceeds its own timeout
 
-Whatever was noticed, the job is ready again, with one crash more (or one failure more, past a
-deadline), or ended if that was too many. While the owner's process exists (its liveness lock is
-held) no crash is charged: the attempt has stalled. A job that was only offered to a remote worker
-never began, and comes back with nothing charged.
+Whatever the sign, the job becomes ready again, with one more crash (past a deadline: one more
+failure), or ends if that exceeds its maximum. While the owner's process exists (its liveness lock
+is held) no crash is charged: the attempt has stalled. A job that was only offered to a remote
+worker never began, and is released with nothing charged.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ from .finish import finish
 from .job_actions import record_action, record_actions
 from .operation import BEGIN, Op, Row, Rows, Statement
 
-DecideFn = Callable[
-    [Claim, AttemptEnd], Transition
-]  # what becomes of an attempt, by its task's policy
-LockedFn = Callable[[Sequence[str]], Collection[str]]  # workers whose liveness lock is held
+# The transition of an attempt, by its task's policy.
+DecideFn = Callable[[Claim, AttemptEnd], Transition]
+LockedFn = Callable[[Sequence[str]], Collection[str]]  # those whose liveness lock is held
 
 
 _WORKER = Claim._fields.index("worker")
 
 
 def none_locked(workers: Sequence[str]) -> Collection[str]:
-    """For callers that know no locks: every owner of an expired lease is taken for dead."""
+    """For callers without liveness locks: every owner of an expired lease counts as dead."""
     return ()
 
 
@@ -53,15 +52,15 @@ def ignore_probe() -> None:
 
 @dataclass(slots=True)
 class ReclaimResult:
-    """What a pass over lost claims did."""
+    """The result of a pass over lost claims."""
 
     found: int = 0
     healed: int = 0
-    skipped: int = 0  # its owner was quicker
+    skipped: int = 0  # its owner was faster
     failed: int = 0
     dead: int = 0
-    cancelled: int = 0  # somebody had asked for that
-    workers_removed: int = 0  # workers
+    cancelled: int = 0  # a cancel had been requested
+    workers_removed: int = 0
     queues: set[str] = field(default_factory=set)
     ends: Counter[tuple[Outcome, State]] = field(default_factory=Counter)
 
@@ -79,22 +78,22 @@ class ReclaimResult:
 
 @dataclass(frozen=True, slots=True)
 class LossSigns:
-    """What speaks for a loss."""
+    """Signs of lost claims, and of other work for any worker."""
 
     clock: float = 0.0  # the database's, in seconds since 1970
-    lease: bool = False  # one has run out, or will soon, or is too long
-    workers: tuple[str, ...] = ()  # on SQLite: those whose file has to be looked at
-    fleet: int = 1  # how many share the looking
-    flows: bool = False  # a cancelled flow has jobs that nobody has cancelled yet
-    cancels: bool = False  # callers' transactions asked for the cancel of running jobs
-    unlinked: bool = False  # jobs that came after standing ones have not been counted yet
+    lease: bool = False  # one has expired, or will soon, or is too long
+    workers: tuple[str, ...] = ()  # on SQLite: workers whose lock files must be checked
+    fleet: int = 1  # the number of workers that share these checks
+    flows: bool = False  # a cancelled flow has jobs that are not cancelled yet
+    cancels: bool = False  # callers' transactions requested the cancel of running jobs
+    unlinked: bool = False  # jobs enqueued after existing ones have not been counted yet
     expired: bool = False  # jobs wait past their own expiry
     waits: bool = False  # a wait has timed out, or a signal came in a caller's transaction
-    schedule_due: float | None = None  # since when the first schedule is due
+    schedule_due: float | None = None  # the time since which the first schedule is due
 
 
 class Refusal(NamedTuple):
-    """An outcome that came when its claim was somebody else's already."""
+    """An outcome that arrived after its claim was lost to another owner."""
 
     job: str
     fence: int
@@ -103,13 +102,14 @@ class Refusal(NamedTuple):
 
 
 def record_refusals(refused: Sequence[Refusal]) -> Op[None]:
-    """Put on record what a zombie was refused. It is no event of a job: nothing happened to it."""
+    """Record the outcomes that zombies were refused. They are no events of a job: it did not
+    change."""
     yield from record_actions("write-refused", [one._asdict() for one in refused])
 
 
 def signs_of_loss(soon: float = 0.0, far: float = ALWAYS) -> Op[LossSigns]:
-    """Is there anything to take back, or will there be within `soon` seconds, or does a lease last
-    for more than `far` seconds? One statement, and no row is locked."""
+    """Whether there are lost claims, or will be within `soon` seconds, or a lease lasts for more
+    than `far` seconds. One statement, which locks no row."""
     rows: Rows = yield Statement("signs_of_loss", {"soon": soon, "far": far})
     return LossSigns(
         clock=sum(float(what) for kind, what in rows if kind == "clock"),
@@ -129,8 +129,8 @@ def reclaim(
     limit: int = 500, skip: int = 0, belief: Belief = BELIEVE, locked: LockedFn = none_locked,
     probed: Callable[[], None] = ignore_probe,
 ) -> Op[ReclaimResult]:  # fmt: skip
-    """Take back jobs whose lease ran out, as far as that is to be believed. `probed` is called when
-    this transaction has the locks that renewals need."""
+    """Reclaim jobs whose leases have expired, as far as these can be believed. `probed` is called
+    when this transaction has the locks that renewals need."""
     yield BEGIN
     rows: Rows = yield Statement("expired_leases", {"limit": limit, "skip": skip, **belief.leases})
     probed()
@@ -138,8 +138,8 @@ def reclaim(
 
 
 def release_expired(rows: Rows, how: str, locked: LockedFn) -> Op[ReclaimResult]:
-    """Put back the claims of owners that stopped renewing. Those whose process exists, as its lock
-    shows within this transaction, have stalled."""
+    """Release the claims of owners that stopped renewing. Attempts whose process exists, as its
+    lock shows within this transaction, have stalled."""
     if not rows:
         return ReclaimResult()
     owners = sorted({row[_WORKER] for row in rows if row[_WORKER]})
@@ -155,7 +155,7 @@ def release_expired(rows: Rows, how: str, locked: LockedFn) -> Op[ReclaimResult]
 def reclaim_overdue(
     slack: float, decided: DecideFn, limit: int = 500, skip: int = 0, belief: Belief = BELIEVE
 ) -> Op[ReclaimResult]:
-    """Take back jobs that run past their own deadline although their owner lives."""
+    """Reclaim jobs that exceed their own deadline although their owner is alive."""
     yield BEGIN
     given = {"slack": slack, "limit": limit, "skip": skip, **belief.deadlines}
     rows: Rows = yield Statement("past_deadline", given)
@@ -165,8 +165,8 @@ def reclaim_overdue(
 def reclaim_from_workers(
     workers: Iterable[str], how: str, detail: str = "", limit: int = 10_000
 ) -> Op[ReclaimResult]:
-    """Take back what these workers were running: they are gone for certain. Their cards are taken
-    down in the same transaction, and by whom is on record."""
+    """Reclaim the jobs of workers that are certainly gone. Their registrations are deleted in the
+    same transaction, and the remover is recorded."""
     yield BEGIN
     names = yield from _confirmed_dead(workers, how)
     removed: Rows = yield Statement("remove_workers", {"workers": names})
@@ -181,7 +181,7 @@ def reclaim_from_workers(
 
 
 def reclaim_some(workers: Iterable[str], how: str, limit: int, skip: int) -> Op[ReclaimResult]:
-    """Take back a few of the jobs of workers that are gone; their cards stay for now."""
+    """Reclaim a few of the jobs of workers that are gone; their registrations stay for now."""
     yield BEGIN
     names = yield from _confirmed_dead(workers, how)
     rows: Rows = yield Statement(
@@ -191,8 +191,9 @@ def reclaim_some(workers: Iterable[str], how: str, limit: int, skip: int) -> Op[
 
 
 def _confirmed_dead(workers: Iterable[str], how: str) -> Op[str]:
-    """Whose lock was free a moment ago may have it back: it is tried again, and what we hold until
-    the end of this transaction nobody can prove a life with."""
+    """A worker whose lock was free a moment ago may have reacquired it: the lock is tried again,
+    and held until the end of this transaction, so that no process can prove itself alive with
+    it."""
     names = json.dumps(sorted(workers))
     if how != "lock":
         return names
@@ -209,7 +210,7 @@ _DEATH_DETAIL = {
 def release_lost(
     rows: Rows, how: str, stalls: Mapping[str, int] | None = None
 ) -> Op[ReclaimResult]:
-    """Put lost claims back, or end them if that was too many, or if somebody wanted them ended.
+    """Release lost claims, or end their jobs if that exceeds a maximum or a cancel was requested.
     `stalls`: the jobs whose owner's process exists, and how often each has stalled before."""
     stalls = stalls or {}
     lost = [
@@ -226,7 +227,7 @@ def release_overdue(rows: Rows, decided: DecideFn) -> Op[ReclaimResult]:
 
 
 def decide_by_row(claim: Claim, ended: AttemptEnd) -> Transition:
-    """For those who know no tasks: by the policy in the row, or else by the usual one."""
+    """For callers that know no tasks: by the policy in the row, or else by the default one."""
     retry = Retry.from_json(claim.retry) if claim.retry else Retry()
     return decide(claim, ended, retry, 0.5)
 
@@ -235,9 +236,8 @@ def _apply(lost: Sequence[Transition]) -> Op[ReclaimResult]:
     swept = ReclaimResult(found=len(lost))
     if lost:
         finished = yield from finish(lost)
-        before = {
-            t.claim.claim_key for t in finished.duplicates
-        }  # by another sweeper, with the same outcome
+        # Reclaimed by another sweeper, with the same outcome.
+        before = {t.claim.claim_key for t in finished.duplicates}
         reclaimed = [
             (t, state) for t, state in finished.accepted if t.claim.claim_key not in before
         ]
@@ -252,8 +252,8 @@ def _apply(lost: Sequence[Transition]) -> Op[ReclaimResult]:
 
 
 def _lost_transition(claim: Claim, cancelling: bool, how: str, stalls: int | None) -> Transition:
-    """A row too broken to tell what should become of it goes dead, and holds up no other. What was
-    merely offered to a remote worker never began: it goes back unspent, and cost no worker."""
+    """A row that cannot be read goes dead, and blocks no other. A job that was only offered to a
+    remote worker never began: it is released unspent, and no worker is charged."""
     try:
         if is_offer(claim.worker):
             return release(claim)
@@ -266,7 +266,7 @@ def _lost_transition(claim: Claim, cancelling: bool, how: str, stalls: int | Non
 
 
 def _overdue_transition(claim: Claim, decided: DecideFn) -> Transition:
-    """As above: one that cannot be read goes dead alone."""
+    """The transition of an overdue attempt; a row that cannot be read goes dead alone."""
     try:
         evidence = {
             "type": "TimedOut",

@@ -1,4 +1,4 @@
-"""What there is to see: jobs, their history, queues, workers, duties. Reads only."""
+"""Reports: jobs, their history, queues, workers, duties. Reads only."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ HIGHEST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"  # sorts after every id
 
 
 MAX_EVENTS_SHOWN = MAX_ATTEMPTS_SHOWN = 1000  # of one job
-MAX_AHEAD = 10_000  # jobs before another one; nobody counts on
+MAX_AHEAD = 10_000  # jobs ahead of another one; the count stops there
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which jobs; None means all."""
+    """A filter of jobs; None matches all."""
 
     state: str | None = None
     queue: str | None = None
@@ -39,7 +39,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt that did not succeed at once."""
+    """An attempt that was not a first-try success."""
 
     attempt: int
     worker: str | None
@@ -52,7 +52,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something recorded of a job: progress, a log line, an operator's action."""
+    """A recorded event of a job: progress, a log line, an operator's action."""
 
     seq: int
     attempt: int | None
@@ -63,7 +63,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a job whose result is kept, and the attempt that kept it."""
+    """A stored step of a job, and the attempt that stored it."""
 
     name: str
     attempt: int
@@ -72,12 +72,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A process that works."""
+    """A registered worker process."""
 
     id: str
     host: str
     pid: int
-    queues: list[str] | None  # None: every queue
+    queues: list[str] | None  # None: all queues
     tasks: list[str]
     concurrency: int
     running: int
@@ -93,21 +93,21 @@ class WorkerInfo:
         return self.silent_for < self.lease
 
     def serves(self, queue: str) -> bool:
-        """A server that merely offers jobs to remote workers runs none itself."""
+        """Whether it runs jobs of a queue. A server that only offers jobs runs none."""
         return self.concurrency > 0 and (self.queues is None or queue in self.queues)
 
 
 @dataclass(slots=True)
 class Queue:
-    """What a queue holds."""
+    """A queue: its settings, and its jobs counted by state."""
 
     name: str
     paused: bool = False
     counts: dict[str, int] = field(default_factory=dict)
-    oldest: float | None = None  # seconds the oldest ready job has existed
-    keep: float | None = None  # seconds ended jobs are kept at the most; None: as in all queues
-    breakers: list[BreakerState] = field(default_factory=list)  # those of its tasks that are open
-    limits: dict[str, Any] = field(default_factory=dict)  # those that it has, by name
+    oldest: float | None = None  # age of the oldest ready job in seconds
+    keep: float | None = None  # maximum seconds that ended jobs are kept; None: the default
+    breakers: list[BreakerState] = field(default_factory=list)  # the open ones of its tasks
+    limits: dict[str, Any] = field(default_factory=dict)  # by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def jobs(chosen: Filter, before: str | None, limit: int) -> Op[list[Job]]:
 
 
 def count(chosen: Filter) -> Op[int]:
-    """How many jobs fit."""
+    """The number of matching jobs."""
     rows: Rows = yield Statement("count_jobs", asdict(chosen))
     number = int(rows[0][0])
     if archive.holds(chosen.state):
@@ -160,7 +160,7 @@ def count(chosen: Filter) -> Op[int]:
     return number
 
 
-ERASED = object()  # instead of a result that was erased
+ERASED = object()  # in place of an erased result
 
 
 def ended(ids: Sequence[str]) -> Op[dict[str, tuple[State, Any, Any]]]:
@@ -181,7 +181,7 @@ def counts() -> Op[dict[str, int]]:
 
 
 def history(id: str, limit: int = MAX_EVENTS_SHOWN) -> Op[tuple[list[Attempt], list[Event]]]:
-    """How a job's attempts ended, and what was recorded of it: the latest of both, in order."""
+    """The attempts of a job and its recorded events: the latest of both, in order."""
     latest = Statement("latest_events", {"id": id, "limit": limit})
     attempts, events = yield Pipeline([_attempts(id), latest])
     return [_attempt(row) for row in reversed(attempts)], [_event(row) for row in reversed(events)]
@@ -199,7 +199,7 @@ def _attempts(id: str) -> Statement:
 
 
 def steps(id: str) -> Op[list[Step]]:
-    """Which steps of a job were kept."""
+    """The stored steps of a job."""
     rows: Rows = yield Statement("steps", {"id": id})
     return [Step(name, attempt, to_datetime(at)) for name, attempt, at in rows]  # type: ignore[arg-type]
 
@@ -218,7 +218,7 @@ def queues() -> Op[list[Queue]]:
 
 
 def queue_settings() -> Op[dict[str, Queue]]:
-    """Queues of which somebody has said something, without counting what they hold."""
+    """Queues that have a setting, without a count of their jobs."""
     rows: Rows = yield Statement("queue_settings")
     return {row[0]: _queue(*row) for row in rows}
 
@@ -232,18 +232,18 @@ def _queue(
 
 
 def paused() -> Op[dict[str, bool]]:
-    """Whether these are paused."""
+    """The queues with a setting, and whether each is paused."""
     settings = yield from queue_settings()
     return {name: queue.paused for name, queue in settings.items()}
 
 
 def workers() -> Op[list[WorkerInfo]]:
-    """Those who carry out jobs."""
+    """The workers that run jobs."""
     return [card for card in (yield from worker_rows()) if not is_offer(card.id)]
 
 
 def worker_rows() -> Op[list[WorkerInfo]]:
-    """Every process that can own a job: a server that merely offers some to remote workers too."""
+    """Every process that can own a job, including servers that offer jobs to remote workers."""
     rows: Rows = yield Statement("workers")
     return [_worker(row) for row in rows]
 
@@ -254,7 +254,7 @@ def duties() -> Op[list[Duty]]:
 
 
 def schema_version() -> Op[tuple[int, int]]:
-    """The version of the tables, and the oldest one that a release must know to use them."""
+    """The version of the tables, and the minimum version that a release must know to use them."""
     rows: Rows = yield Statement("schema_version")
     return int(rows[0][0]), int(rows[0][1])
 
@@ -298,7 +298,7 @@ def _worker(row: tuple[Any, ...]) -> WorkerInfo:
 
 
 def names_in(text: str | None) -> list[str] | None:
-    """A stored list of names. What cannot be read as one names nothing."""
+    """A stored list of names; an unreadable one is empty."""
     read = lenient_json(text)
     if read is None:
         return None

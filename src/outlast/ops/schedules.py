@@ -265,7 +265,7 @@ def backfill(
 
 
 def delete(name: str, by: str, action: str = "", reach: Access = ALL_JOBS) -> Op[None]:
-    """Delete a schedule; its jobs stay. One that code declares comes back when a worker starts."""
+    """Delete a schedule; its jobs stay. A declared one is created again when a worker starts."""
     yield BEGIN
     if (yield from _is_done(action)):
         return

@@ -75,21 +75,20 @@ def signing_secret() -> Op[str]:
 
 
 def links(job: str) -> Op[list[LinkRecord]]:
-    """The latest links of a job, in the order in which they were made: the older ones have expired
-    or been answered sooner."""
+    """The latest links of a job, in the order of creation."""
     rows: Rows = yield Statement("links_of_job", {"job": job, "limit": MAX_LINKS_SHOWN})
     return [read_link(row) for row in reversed(rows)]
 
 
 def link_of(secret: str) -> Op[LinkRecord | None]:
-    """The link of a secret, good or not."""
+    """The link of a secret, valid or not."""
     rows: Rows = yield Statement("link_by_hash", {"hash": link_hash(secret)})
     return read_link(rows[0]) if rows else None
 
 
 def answer_link(id: str, value: str, use: str, check: CheckSignal) -> Op[SentSignal]:
-    """Send the signal of a good link, once. `use` names this request: if it is sent again because
-    the response was lost, it is the same use. A link that is not good is refused."""
+    """Send the signal of a valid link, once. `use` names this request: if it is repeated because
+    the response was lost, it counts as the same use. An invalid link is refused."""
     yield BEGIN
     link = yield from _link(id)
     held: Rows = yield Statement("hold_recipient", {"id": link.job, **ALL_JOBS.params})

@@ -1,9 +1,9 @@
-"""Signals: values sent to jobs, kept until a wait takes them.
+"""Signals: values sent to jobs, stored until a wait takes them.
 
-With a connection of ours, the signal and the wake-up of its job are one transaction, which locks
-the job's row first: an attempt that is ending sees the signal, or is seen to wait. The transaction
-of a caller may stay open for long and locks no job: its signal is marked, and any worker wakes the
-job after the commit.
+On our own connection, the signal and the wake-up of its job are one transaction, which locks the
+job's row first: an attempt that is ending sees the signal, or its wait is seen. The transaction of
+a caller may stay open for long and locks no job: its signal is marked, and any worker wakes the job
+after the commit.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .job_actions import action_statement
 from .operation import BEGIN, CommitPipeline, Op, Pipeline, Rows, Statement
 from .report import job as one_job
 
-SEND_KEY_PREFIX = "~"  # of keys that senders have not chosen
+SEND_KEY_PREFIX = "~"  # of generated keys
 
 CheckSignal = Callable[[str, str, str], None]  # task, name and JSON text; raises if it is refused
 
 
 def chosen_key(stored: str | None) -> str | None:
-    """The key that a sender has chosen."""
+    """The key that the sender chose, if it did."""
     return None if stored is None or stored.startswith(SEND_KEY_PREFIX) else stored
 
 
@@ -54,7 +54,7 @@ class SentSignal:
     name: str
     new: bool  # False: its key was used before
     queue: str | None = None  # of the job that it woke
-    notified: bool = False  # whether workers were told of that job
+    notified: bool = False  # whether workers were notified of that job
 
     @property
     def woke(self) -> bool:
@@ -67,8 +67,8 @@ def send_signal(
     check: CheckSignal,
     reach: Access = ALL_JOBS,
 ) -> Op[SentSignal]:
-    """Keep a signal, and start its job if that waits for it. `check` refuses what the job's task
-    does not take: the transaction is undone."""
+    """Store a signal, and start its job if it waits for one. `check` refuses values that the job's
+    task does not accept: the transaction is rolled back."""
     yield BEGIN
     hold = Statement("hold_recipient", {"id": signal.job, **reach.params})
     recipient, kept = yield Pipeline((hold, _insert(signal, by)))
@@ -78,8 +78,8 @@ def send_signal(
 
 
 def send_at_once(signal: NewSignal, by: str, check: CheckSignal, channel: str) -> Op[SentSignal]:
-    """The same, with a notification and in one statement, for a signal that `check` lets pass
-    whatever the task. One that it does not keep is sent again, in the other way."""
+    """The same, with a notification and in one statement, for a signal that `check` accepts for any
+    task. If it is not stored this way, it is sent again by `send_signal`."""
     data = {"data": json.dumps(_facts(signal, by)), "channel": channel}
     kept: Rows = yield Statement("send_signal", {**_columns(signal, by), **data})
     if not kept:
@@ -90,8 +90,8 @@ def send_at_once(signal: NewSignal, by: str, check: CheckSignal, channel: str) -
 def keep_and_wake(
     signal: NewSignal, by: str, check: CheckSignal, recipient: Rows
 ) -> Op[SentSignal]:
-    """Keep a signal for a job whose row is locked, and start the job if it waits for it. A refusal
-    must undo the transaction."""
+    """Store a signal for a job whose row is locked, and start the job if it waits for it. A refusal
+    must roll back the transaction."""
     kept: Rows = yield _insert(signal, by)
     return (yield from _wake(signal, by, check, recipient, kept))
 
@@ -103,7 +103,7 @@ def _wake(
     recipient: Rows,
     kept: Rows,
 ) -> Op[SentSignal]:
-    """Start the job of a signal that was kept; ends the operation."""
+    """Start the job of a stored signal; ends the operation."""
     ended = _ended_state(signal, check, recipient)
     known = not kept and (yield from _sent_before(signal))
     if ended and not known:
@@ -118,7 +118,7 @@ def _wake(
 
 
 def send_in_transaction(signal: NewSignal, by: str, check: CheckSignal) -> Op[SentSignal]:
-    """Keep a signal in a caller's own transaction: the job's row is not locked, and a refusal must
+    """Store a signal in a caller's own transaction: the job's row is not locked, and a refusal must
     leave nothing behind."""
     rows: Rows = yield Statement("read_recipient", {"id": signal.job, **ALL_JOBS.params})
     if not rows:
@@ -136,7 +136,7 @@ def send_in_transaction(signal: NewSignal, by: str, check: CheckSignal) -> Op[Se
 
 
 def _archived_recipient(id: str, reach: Access) -> Op[Rows]:
-    """State, task and queue of a job that has ended and is in the archive."""
+    """State, task and queue of an archived job."""
     job = yield from one_job(id, reach)
     return [(job.state, job.task, job.queue)]
 

@@ -1,8 +1,8 @@
 """Statistics of the past, counted from the rows in spans of ten seconds.
 
 Jobs are not counted while they run. The ends of a span are read once it is over, through the index
-of ends, and again a minute later, to include late commits. A count replaces the one before it, so
-an interrupted or repeated count does no harm.
+of ends, and again a minute later, to include late commits. A count replaces the previous one, so an
+interrupted or repeated count does no harm.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The output that jobs stream: stored while the claim holds, read in the order of positions.
 
-It has a table of its own beside the events. An event's position is assigned after its commit, by a
-second write, because many write events. Only the owner of a claim writes its output, so the claim's
-fence and a number are a position, and followers of all events do not read the tokens of a model.
+It has a table of its own beside the events. An event gets its position after its commit, by a
+second write, because many transactions write events. Only the owner of a claim writes its output,
+so the claim's fence and a number are a position, and followers of all events do not read a model's
+tokens.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ PAGE_ROWS = 200
 
 
 class StreamPage(NamedTuple):
-    """The state of a job, and the rows that were stored by then; None: there is no such job."""
+    """The state of a job, and the rows stored by then. Without a job the state is None."""
 
     status: JobStatus | None
     rows: list[StreamRow]
-    more: bool  # there may be more already
+    more: bool  # there may be more rows already
 
 
 def store_stream(rows: Sequence[Mapping[str, Any]], limit: int, channel: str = "") -> Op[int]:
@@ -37,7 +38,8 @@ def store_stream(rows: Sequence[Mapping[str, Any]], limit: int, channel: str = "
 
 
 def stream_statements(rows: Sequence[Mapping[str, Any]], limit: int) -> list[Statement]:
-    """Numbers of events begin with 0, those of stored rows with 1: 0 is the mark of the claim."""
+    """Statements that store output. Events are numbered from 0, stored rows from 1: 0 marks the
+    claim."""
     ids = json.dumps(sorted({row["job"] for row in rows}))
     given = [{**row, "n": row["n"] + 1, "size": len(row["data"])} for row in rows]
     storing = Statement("store_stream", {"ids": ids, "limit": limit}, given)

@@ -1,4 +1,4 @@
-"""What is measured in the tables, in one statement, so that all of it is of one moment."""
+"""Metrics read from the tables, in one statement, so that all are of one moment."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LIVE = (State.WAITING, State.SCHEDULED, State.READY, State.RUNNING, State.DEAD)
 
 @dataclass(slots=True)
 class QueueDepth:
-    """What one queue holds in one state: how many, how long the oldest has existed, and how long
-    the one has been due that is due for longest."""
+    """The jobs of one queue in one state: their number, the age of the oldest, and the longest time
+    that one has been due."""
 
     number: int = 0
     oldest: float = 0.0
@@ -31,38 +31,38 @@ class QueueDepth:
 @dataclass(slots=True)
 class DutyMetrics:
     every: float = 0.0
-    silent_for: float = math.inf  # seconds since it last went well
+    silent_for: float = math.inf  # seconds since its last success
     tally: dict[str, int] = field(default_factory=dict)  # found, healed, skipped, failed
 
 
 @dataclass(slots=True)
 class SourceMetrics:
-    lag: int | None = None  # messages at the broker; None: not known
+    lag: int | None = None  # messages at the broker; None: unknown
     failing: bool = False  # its last pass failed
     messages: dict[str, int] = field(default_factory=dict)  # new, known, undecodable
 
 
 @dataclass(slots=True)
 class TableMetrics:
-    """The tables at one moment."""
+    """The metrics of all tables at one moment."""
 
     depths: dict[tuple[str, str], QueueDepth] = field(default_factory=dict)  # by queue and state
     waits: dict[str, QueueDepth] = field(default_factory=dict)  # the most frequent, by name
-    expired: int = 0  # leases that ran out and were not taken back
-    expired_for: float = 0.0  # seconds since the first of these ran out
+    expired: int = 0  # expired leases that were not reclaimed
+    expired_for: float = 0.0  # seconds since the first of these expired
     paused: list[str] = field(default_factory=list)
     most_waiting: dict[str, int] = field(default_factory=dict)  # by bounded queue
     running_limits: dict[str, int] = field(default_factory=dict)  # by queue
     lanes: dict[tuple[str, str], int] = field(default_factory=dict)  # by limited queue and state
     throttled: dict[str, bool] = field(default_factory=dict)  # by queue with a rate
     quotas: dict[str, tuple[int, int]] = field(default_factory=dict)  # allowed and used, by queue
-    breakers: list[Circuit] = field(default_factory=list)  # that are open
-    workers: dict[str, int] = field(default_factory=dict)  # by state; silent: not heard of
+    breakers: list[Circuit] = field(default_factory=list)  # open ones
+    workers: dict[str, int] = field(default_factory=dict)  # by state; silent: without heartbeat
     duties: dict[str, DutyMetrics] = field(default_factory=dict)
     schedules: dict[str, int] = field(
         default_factory=lambda: {"active": 0, "paused": 0, "error": 0}
     )
-    schedule_overdue: float = 0.0  # seconds since the first that has not fired was due
+    schedule_overdue: float = 0.0  # seconds since the first that did not fire was due
     sources: dict[str, SourceMetrics] = field(default_factory=dict)
     archive: ArchiveState = ArchiveState()
 

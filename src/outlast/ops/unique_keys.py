@@ -1,6 +1,6 @@
 """Unique keys: one holder each, compared and replaced before a job of that key is inserted.
 
-    read the holders ─▶ still in the way: the caller gets the holder
+    read the holders ─▶ still blocking: the caller gets the holder
             ▲           else: take the key from that holder ─▶ taken: insert
             └────────────────── another call was faster ◀──────┘
 
@@ -50,7 +50,7 @@ def take_unique(jobs: Sequence[NewJob]) -> Op[UniqueJobs]:
         yield Statement("lock_unique_keys", rows=[_wanted(job) for job in open_ones.values()])
     for _ in range(MAX_ROUNDS):
         rows: Rows = yield Statement("key_holders", rows=[_wanted(j) for j in open_ones.values()])
-        sent = {id for id, _, _, sent, *_ in rows if sent}  # before, and the answer was lost
+        sent = {id for id, _, _, sent, *_ in rows if sent}  # before, and the response was lost
         open_ones = {id: job for id, job in open_ones.items() if id not in sent}
         holders = {id: holder for id, holder, *_ in rows}
         blocking = {

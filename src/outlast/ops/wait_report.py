@@ -34,7 +34,7 @@ class WaitRecord:
     source: str | None  # the name of the signal, or the final state of the job
 
     def as_json(self) -> dict[str, object]:
-        """What a job waits for, since when, and until when."""
+        """The job's current wait: what for, since when, and until when."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -53,7 +53,7 @@ class WaitRecord:
         return describe_wait(self.kind, self.subjects, self.spent(now), self.outcome)
 
     def spent(self, now: float) -> float:
-        """Seconds that it has lasted."""
+        """Seconds that it has lasted so far."""
         ended = self.ended_at or (self.until if self.kind == WaitKind.SLEEP else None)
         end = now if ended is None else min(now, ended.timestamp())
         return end - self.since.timestamp()
@@ -87,7 +87,7 @@ def signals(id: str) -> Op[list[SignalRecord]]:
 
 
 def current_wait(job: Job) -> Op[WaitRecord | None]:
-    """What the handler of a job waits for; None if the job does not wait, or for prerequisites."""
+    """The wait of a job's handler; None if the job does not wait, or for prerequisites."""
     begun = job.state in (State.WAITING, State.SCHEDULED) and job.fence > 0
     if not begun or job.waits_for:
         return None
@@ -96,7 +96,7 @@ def current_wait(job: Job) -> Op[WaitRecord | None]:
 
 
 def current_waits(jobs: Sequence[Job]) -> Op[dict[str, WaitRecord]]:
-    """What those of the jobs wait for whose handlers wait, by id."""
+    """The waits of those jobs whose handlers wait, by job id."""
     parked = (State.WAITING, State.SCHEDULED)
     begun = [job.id for job in jobs if job.state in parked and job.fence > 0]
     if not begun:

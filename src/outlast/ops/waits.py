@@ -1,9 +1,9 @@
-"""Durable waits: begin when an attempt ends, are woken by signals, ends and the clock, and are
-decided once, under the claim of the attempt that goes on.
+"""Durable waits: begin when an attempt ends, are woken by signals, ends of jobs and timers, and are
+decided once, under the claim of the next attempt.
 
-A wake-up only makes the job ready: the next attempt looks again and decides. To miss none, the end
-of an attempt and the look for signals are one transaction, which has locked the job's row, and so
-are a signal and its wake-up.
+A wake-up only makes the job ready: the next attempt checks again and decides. To miss none, the end
+of an attempt and its check for signals are one transaction, which has locked the job's row; so are
+a signal and its wake-up.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from .operation import BEGIN, Op, Pipeline, Rows, Statement
 
 
 def hold_awaited(transitions: Sequence[Transition]) -> Op[None]:
-    """Lock the jobs that handlers wait for, before the rows of those that wait: their finishers
-    would otherwise miss the new wait, or lock the rows in the other order."""
+    """Lock the awaited jobs before the rows of the waiting ones: their finishers would otherwise
+    miss the new wait, or lock the rows in the opposite order."""
     awaited = sorted({t.wait.awaits for t in transitions if t.wait and t.wait.awaits})
     if awaited:
         yield Statement("hold_prerequisites", {"ids": json.dumps(awaited)})
 
 
 def begin_waits(transitions: Sequence[Transition]) -> Op[set[str]]:
-    """Keep the waits of attempts that ended in this transaction; returns the queues of jobs that
-    are ready again, because what they wait for is there."""
+    """Store the waits of attempts that ended in this transaction; returns the queues of jobs that
+    are ready again because their wait is over already."""
     waits = [(t.claim, t.wait) for t in transitions if t.wait is not None]
     yield Statement("begin_waits", rows=[_row(claim, wait) for claim, wait in waits])
     woken: Rows = []
@@ -74,22 +74,22 @@ def wake_waiters(ended: Sequence[str]) -> Op[set[str]]:
 
 
 def kept_waits(job: str, name: str | None = None) -> Op[dict[str, KeptWait]]:
-    """The waits of a job that began in earlier attempts, or the one of a name, by name."""
+    """The waits of a job that began in earlier attempts, or the one of this name; by name."""
     rows: Rows = yield Statement("kept_waits", {"job": job, "name": name})
     return {row[0]: KeptWait(*row) for row in rows}
 
 
 def settle_wait(claim: Claim, wait: Wait, kept: KeptWait | None) -> Op[KeptWait | None]:
-    """Decide a wait, if there is something to decide: a signal is there, the awaited job has
-    ended, or time is up. What was decided is kept, and a repeat returns it. None: it goes on."""
+    """Decide a wait if a signal is there, the awaited job has ended, or it has timed out. The
+    decision is stored, and a repeated call returns it. None: the wait continues."""
     if wait.kind is WaitKind.SIGNAL:
         return (yield from settle_signal(claim, wait, kept))
     return None if (yield from _look(wait, kept)) is None else (yield from _decide(claim, wait))
 
 
 def settle_signal(claim: Claim, wait: Wait, kept: KeptWait | None) -> Op[KeptWait | None]:
-    """The same for a wait for signals. One that began before has most likely been woken by one,
-    which is taken without a look."""
+    """The same for a wait for signals. A wait that began in an earlier attempt was most likely
+    woken by a signal, which is taken without a check."""
     if kept is not None or (yield _first_signal(claim, wait)):
         *_, ended = yield Pipeline(_take_statements(claim, wait, kept))
         if ended:
@@ -104,8 +104,8 @@ def settle_signal(claim: Claim, wait: Wait, kept: KeptWait | None) -> Op[KeptWai
 
 
 def _decide(claim: Claim, wait: Wait) -> Op[KeptWait | None]:
-    """Look again and decide, under a lock that keeps senders waiting. A signal that is there wins
-    over a time-out that nobody has decided."""
+    """Check again and decide, under a lock that blocks senders. An existing signal wins over a
+    time-out that is not decided yet."""
     yield BEGIN
     held: Rows = yield Statement("hold_claim", _guard(claim))
     if not held:
@@ -125,7 +125,7 @@ def _decide(claim: Claim, wait: Wait) -> Op[KeptWait | None]:
 
 
 class WaitEnd(NamedTuple):
-    """What ends a wait."""
+    """The event that ends a wait."""
 
     outcome: WaitOutcome
     source: str | None = None
@@ -147,8 +147,8 @@ def _first_signal(claim: Claim, wait: Wait) -> Statement:
 
 
 def _take_statements(claim: Claim, wait: Wait, kept: KeptWait | None) -> list[Statement]:
-    """Take the first signal that is there, under a locked claim. Of the last three all have an
-    effect, or none has; the last one returns what was taken."""
+    """Take the first signal that is there, under a locked claim. Either all of the last three have
+    an effect, or none; the last one returns the taken signal."""
     guard = _guard(claim)
     wanted = {**guard, "name": wait.name, "names": json.dumps(wait.subjects)}
     facts = _facts(wait, WaitOutcome.SIGNAL, 0.0 if kept is None else kept.age)
@@ -183,7 +183,7 @@ _BEGINNING = ("awaits", "forms")  # columns of a wait that has not ended
 
 
 def _look(wait: Wait, kept: KeptWait | None) -> Op[WaitEnd | None]:
-    """What ends a wait now, except for a signal."""
+    """The event that ends a wait now, other than a signal."""
     if wait.kind is WaitKind.JOB:
         rows = yield from _awaited_job(wait.subjects[0])
         if not rows:
@@ -209,7 +209,7 @@ def _awaited_job(id: str) -> Op[Rows]:
 
 
 def live_job_of_flow(id: str) -> Op[str | None]:
-    """The newest job of a flow that has not ended: its end wakes whoever waits for the flow."""
+    """The newest unfinished job of a flow: its end wakes the jobs that wait for the flow."""
     rows: Rows = yield Statement("last_live_of_flow", {"id": id})
     return rows[0][0] if rows else None
 

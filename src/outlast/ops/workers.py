@@ -30,7 +30,7 @@ def prove_liveness(id: str) -> Op[bool]:
 
 
 def report_trouble(worker: str, trouble: str | None) -> Op[None]:
-    """Record why a worker cannot report outcomes, or that it can again."""
+    """Record why a worker cannot report outcomes, or clear that."""
     yield Statement("report_trouble", {"worker": worker, "trouble": trouble})
 
 

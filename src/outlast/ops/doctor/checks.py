@@ -25,7 +25,7 @@ from .orphans import FoundOrphans
 from .waits import AwaitedSignals, awaited_signals, unanswerable_waits
 
 LATE_PERIODS = 3  # periods without success after which a duty is late
-SILENT_SOURCE_S = 120.0  # sources report every few seconds; a failing one, at each try
+SILENT_SOURCE_S = 120.0  # sources report every few seconds; failing ones at each attempt
 MIN_LATE_S = 5.0  # seconds; the minimum, for periods shorter than a hiccup of a busy machine
 
 
@@ -137,9 +137,9 @@ def unknown_tasks(facts: SystemFacts) -> Iterator[Finding]:
 
 
 def stalled_duties(facts: SystemFacts) -> Iterator[Finding]:
-    """Late: workers are alive, and none has succeeded for too long. Failing: the last pass healed
-    nothing and failed at something, or was interrupted. A class that the audit counts is late with
-    it."""
+    """Duties that are late or fail. Late: workers are alive, and no pass has succeeded for too
+    long. Failing: the last pass healed nothing and failed at something, or was interrupted. A class
+    that the audit counts is late together with the audit."""
     since = min((worker.started_at.timestamp() for worker in facts.alive), default=0.0)
     for duty in facts.duties:
         if duty.error:
@@ -226,7 +226,7 @@ def open_breakers(facts: SystemFacts) -> Iterator[Finding]:
 
 
 def failing_sources(facts: SystemFacts) -> Iterator[Finding]:
-    """Sources that cannot receive, and those of which nobody has reported for a while."""
+    """Sources that cannot receive, and those without a report for a while."""
     for source in [one for one in facts.bridges if one.kind == SOURCE]:
         silent = format_duration(source.silent_for)
         if source.silent_for > SILENT_SOURCE_S:
@@ -240,7 +240,7 @@ def failing_sources(facts: SystemFacts) -> Iterator[Finding]:
             yield Finding(
                 "source-failing",
                 f"The source {source.name!r} ({source.broker}) cannot receive: {source.error}",
-                "Restore the broker; the source tries again by itself.",
+                "Restore the broker; the source retries automatically.",
             )
 
 

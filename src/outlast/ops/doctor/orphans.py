@@ -1,4 +1,4 @@
-"""The audit on demand: the orphans at this moment, by the names of the catalogue."""
+"""The audit on demand: current orphans, by the names of the catalogue."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class OrphanCheck:
     finder: str
     noun: str
     sentence: str  # with {jobs}, {longest}
-    workers: str  # what to do while workers are alive
-    nobody: str = _START  # and while none is alive
+    advice: str  # while workers are alive
+    advice_without_workers: str = _START
     late: float | None = None
     problem: bool = True
 
@@ -108,8 +108,8 @@ BY_LEASE = {"find_owner_dead", "find_endless", "find_uncancelled", "find_owner_h
 
 
 def find_orphans(locked: LockedFn = none_locked) -> Op[FoundOrphans]:
-    """The rows of each of the audit's finders now. Right after a clock step all leases look wrong:
-    leases of existing processes are ignored here, and the workers judge them."""
+    """The rows that each of the audit's finders returns now. Right after a clock step all leases
+    look wrong: leases of existing processes are ignored here, and workers judge them."""
     found = []
     for check in ORPHAN_CHECKS:
         rows = yield from audit.find(check.finder, MAX_ROWS_PER_CLASS, 0, **check.params())
@@ -144,13 +144,13 @@ def orphan_findings(found: FoundOrphans, alive: bool) -> Iterator[Finding]:
         yield Finding(
             check.name,
             check.sentence.format(jobs=jobs, longest=longest),
-            f"{check.workers if alive else check.nobody} For example: {rows[0].id}",
+            f"{check.advice if alive else check.advice_without_workers} For example: {rows[0].id}",
             check.problem,
         )
 
 
 def find_dangling() -> Op[dict[str, int]]:
-    """The number of missing jobs among the oldest that have attempts, events or steps."""
+    """The number of deleted jobs, among the oldest, that still have attempts, events or steps."""
     found = {}
     for kind in audit.KINDS:
         gone, _ = yield from audit.dangling_rows(kind, LOWEST_ID, MAX_ROWS_PER_CLASS)

@@ -1,4 +1,4 @@
-"""Doctor: jobs that wait for an answer that cannot come, or whose code has changed meanwhile."""
+"""Doctor: jobs that wait for an answer that cannot come, or whose code has changed since."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def awaited_signals() -> Op[list[AwaitedSignals]]:
 
 
 def kept_step_names() -> Op[list[tuple[str, str, int]]]:
-    """Task, step, and how many jobs have kept it and will start again."""
+    """Task, step, and the number of jobs that have stored the step and will start again."""
     rows: Rows = yield Statement("kept_step_names", {"limit": MAX_GROUPS})
     return [(task, step, int(jobs)) for task, step, jobs in rows]
 

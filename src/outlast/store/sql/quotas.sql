@@ -4,12 +4,12 @@ SELECT t.queue, t.lane, t.asked,
         CASE WHEN t.lane = '' THEN q.quota_period ELSE q.lane_quota_period END AS period
     FROM ol.rows(queue text, lane text, asked integer) JOIN ol.queue AS q ON q.name = t.queue
 
--- The beginning of the period that is now. (`whole` adds what is taken off here.)
+-- The beginning of the current period. (`whole` adds the fraction that is subtracted here.)
 -- fragment: period_start
 ol.whole(ol.epoch(ol.now()) / a.period - 0.000001) * a.period
 
--- While this call waited for the counter, others have begun the next period. (A later beginning that
--- is less than a period away is that of another length, from before the quota was changed.)
+-- While this call waited for the counter, others have begun the next period. (A later beginning that is
+-- less than a period away belongs to another length, from before the quota was changed.)
 -- fragment: next_has_begun
 u.starts_at >= excluded.starts_at + (
         SELECT CASE WHEN u.lane = '' THEN q.quota_period ELSE q.lane_quota_period END
@@ -34,7 +34,7 @@ WHERE excluded.used + ol.used_before <= (
 RETURNING queue, lane
 
 -- name: quota_use
--- How much of quotas is used in this period, and when the next one begins.
+-- The used part of quotas in this period, and when the next period begins.
 SELECT a.queue, a.lane, a.asked, a.allowed,
     COALESCE(CASE WHEN u.starts_at = ol.period_start THEN u.used END, 0), ol.period_start + a.period
 FROM (ol.quota_asked) AS a LEFT JOIN ol.quota AS u ON u.queue = a.queue AND u.lane = a.lane
@@ -42,23 +42,23 @@ WHERE a.allowed IS NOT NULL
 ORDER BY a.queue, a.lane
 
 -- name: transaction_isolation
--- How much of what others commit a caller's transaction sees.
+-- The isolation level of a caller's transaction.
 -- postgres only: on SQLite there is one writer at a time
 SELECT current_setting('transaction_isolation')
 
--- name: reservation_stands
--- Whether it was made before: the answer of its commit was lost.
+-- name: reservation_exists
+-- Whether a reservation exists: the response to its commit was lost.
 SELECT 1 FROM ol.quota_reservation WHERE id = ol.id(:id) LIMIT 1
 
 -- name: reserve_quota
--- Remember for whom jobs were counted.
+-- Record the jobs that a reservation counts.
 INSERT INTO ol.quota_reservation (id, queue, lane, number, starts_at, reserved_at)
 SELECT ol.id(:id), t.queue, t.lane, t.asked, u.starts_at, ol.now()
 FROM ol.rows(queue text, lane text, asked integer)
 JOIN ol.quota AS u ON u.queue = t.queue AND u.lane = t.lane
 
 -- name: settle_quota
--- Remove reservations that are used to the last job.
+-- Remove reservations that are used up.
 DELETE FROM ol.quota_reservation WHERE id = ol.id(:id) AND (queue, lane, number) IN (
     SELECT t.queue, t.lane, t.asked FROM ol.rows(queue text, lane text, asked integer))
 RETURNING queue, lane
@@ -85,8 +85,8 @@ DELETE FROM ol.quota_reservation WHERE (id, queue, lane) IN (
 RETURNING queue, lane, number, starts_at
 
 -- name: give_back_quota
--- Take jobs off the counters of the period in which they were counted.
--- postgres: held in the order of take_quota
+-- Subtract jobs from the counters of the period in which they were counted.
+-- postgres: locked in the order of take_quota
 WITH held AS MATERIALIZED (
     SELECT u.queue, u.lane, t.asked
     FROM ol.rows(queue text, lane text, starts_at double precision, asked integer)
@@ -100,7 +100,7 @@ FROM ol.rows(queue text, lane text, starts_at double precision, asked integer)
 WHERE u.queue = t.queue AND u.lane = t.lane AND u.starts_at = t.starts_at
 
 -- name: prune_quotas
--- Remove counters of periods that are over. (One that is counted anew meanwhile has another beginning.)
+-- Remove counters of periods that are over. (A counter that is used meanwhile has a later beginning.)
 DELETE FROM ol.quota WHERE (queue, lane, starts_at) IN (
     SELECT u.queue, u.lane, u.starts_at FROM ol.quota AS u LEFT JOIN ol.queue AS q ON q.name = u.queue
     WHERE u.starts_at + COALESCE(CASE WHEN u.lane = '' THEN q.quota_period
