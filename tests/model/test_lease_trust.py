@@ -24,17 +24,17 @@ def look(trust: LeaseTrust, now: float, offset: float = EPOCH, took: float = 0.0
 def test_before_the_first_look_nothing_is_believed() -> None:
     """R213: a process that has just started knows nothing about the clock."""
     belief = LeaseTrust(LEASE, RENEW_EVERY).belief(100.0)
-    assert belief.calm < 0
+    assert belief.stable < 0
     assert belief.until == 0.0
 
 
 def test_calm_begins_with_the_first_probe_and_lasts() -> None:
     """R213, R214: a start, too, waits until owners could renew."""
     trust = trusting()
-    assert trust.belief(1.0).calm < 0
+    assert trust.belief(1.0).stable < 0
     for now in (1.0, 2.0, 3.0, 7.5):
         trust.probed(now - 0.01, now)
-    assert trust.belief(9.0).calm == pytest.approx(8.0)
+    assert trust.belief(9.0).stable == pytest.approx(8.0)
     assert trust.belief(9.0).unknown == RENEWAL_SHARE * 3 * RENEW_EVERY
 
 
@@ -43,7 +43,7 @@ def test_after_a_gap_between_probes_calm_begins_anew() -> None:
     trust = trusting()
     trust.probed(0.99, 1.0)
     trust.probed(6.99, 7.0)
-    assert trust.belief(8.0).calm == pytest.approx(1.0)
+    assert trust.belief(8.0).stable == pytest.approx(1.0)
 
 
 def test_a_probe_that_waited_proves_nothing_of_the_time_before() -> None:
@@ -51,7 +51,7 @@ def test_a_probe_that_waited_proves_nothing_of_the_time_before() -> None:
     trust = trusting()
     trust.probed(0.99, 1.0)
     trust.probed(1.5, 4.0)
-    assert trust.belief(5.0).calm == pytest.approx(1.0)
+    assert trust.belief(5.0).stable == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0, 1.0, -1.0])
@@ -61,7 +61,7 @@ def test_a_step_of_the_clock_is_seen_and_ends_the_calm(step: float) -> None:
     trust.probed(0.99, 1.0)
     assert not look(trust, 2.0)
     assert look(trust, 2.5, EPOCH + step)
-    assert trust.belief(2.5).calm < 0
+    assert trust.belief(2.5).stable < 0
     assert trust.unsettled(2.6)
     assert not look(trust, 3.0, EPOCH + step), "it is the clock from now on"
     assert trust.belief(3.0).since == pytest.approx(2.5 + EPOCH + step, abs=0.1)
@@ -92,7 +92,7 @@ def test_an_outage_ends_the_calm_and_not_the_knowledge_of_the_clock() -> None:
     assert trust.unsettled(500.0)
     assert not look(trust, 500.0)
     assert trust.belief(500.0).since == pytest.approx(EPOCH, abs=0.1)
-    assert trust.belief(500.0).calm < 0
+    assert trust.belief(500.0).stable < 0
     assert trust.unsettled(501.0)
     assert not trust.unsettled(500.0 + 3 * RENEW_EVERY)
 
@@ -102,8 +102,8 @@ def test_calm_is_not_believed_long_after_its_last_probe() -> None:
     trust = trusting()
     for now in (1.0, 3.0, 5.0, 7.0, 9.0):
         trust.probed(now - 0.01, now)
-    assert trust.belief(10.0).calm == pytest.approx(9.0)
-    assert trust.belief(30.0).calm < 0
+    assert trust.belief(10.0).stable == pytest.approx(9.0)
+    assert trust.belief(30.0).stable < 0
 
 
 def test_a_busy_machine_is_not_taken_for_a_lock() -> None:
@@ -113,11 +113,11 @@ def test_a_busy_machine_is_not_taken_for_a_lock() -> None:
     for now in range(2, 22, 2):
         look(trust, now - 1.9, took=1.9)
         trust.probed(now - 1.9, float(now))
-    assert trust.belief(20.0).calm == pytest.approx(18.0)
+    assert trust.belief(20.0).stable == pytest.approx(18.0)
     assert trust.belief(20.0).until - EPOCH < 20.0 + LEASE / 3 + 0.5
 
     look(trust, 20.5)
     for _ in range(6):
         look(trust, 21.0)
     trust.probed(21.0, 22.9)
-    assert trust.belief(23.0).calm == pytest.approx(0.1), "looks are fast again: it has waited"
+    assert trust.belief(23.0).stable == pytest.approx(0.1), "looks are fast again: it has waited"

@@ -24,11 +24,11 @@ from outlast.store.sqlite import liveness
 from tests.store.jobs import Run, ending, put, set_all, states, table, take
 from tests.store.test_audit import some_checks
 from tests.support import Database
-from tests.support.calm import seasoned
 from tests.support.maintenance import healer_of
+from tests.support.calm import seasoned
 
 LEASE = 15.0  # of the cards below
-CALM = Belief(calm=0.5 * LEASE)
+CALM = Belief(stable=0.5 * LEASE)
 
 
 def arrived(app: Outlast, run: Run, *ids: str) -> None:
@@ -60,7 +60,7 @@ def holding_lock(database: Database, worker: str) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     "belief",
-    [CALM._replace(calm=0.4 * LEASE), CALM._replace(calm=-1.0), CALM._replace(until=1.0)],
+    [CALM._replace(stable=0.4 * LEASE), CALM._replace(stable=-1.0), CALM._replace(until=1.0)],
     ids=["short-calm", "doubt", "waited"],
 )
 def test_a_lease_is_not_believed_before_its_owner_could_renew(
@@ -190,7 +190,7 @@ async def test_offers_that_lapse_all_the_time_keep_no_other_lease_from_being_jud
 async def test_a_lease_from_before_a_step_back_is_judged_while_no_other_lease_ends(
     app: Outlast, store: Store, database: Database
 ) -> None:
-    """R213: the audit can only end it if the period of calm goes on all the time."""
+    """R213: the audit can only end it if the stable period goes on all the time."""
     short = 1.2
     store.run(worker_ops.register, app.worker(lease=short).registration_row() | {"id": "dead"})
     put(store.run)

@@ -9,8 +9,8 @@ TRUST, LEASES = "model/lease_trust.py", "worker/leases.py"
 
 AT_ONCE = Edit(
     RENEW,
-    "(j.worker LIKE 'offer-%' OR :calm >= COALESCE(",
-    "(j.worker LIKE '%' OR :calm >= COALESCE(",
+    "(j.worker LIKE 'offer-%' OR :stable >= COALESCE(",
+    "(j.worker LIKE '%' OR :stable >= COALESCE(",
 )
 
 MUTANTS = [
@@ -68,7 +68,7 @@ MUTANTS = [
     ),
     Mutant(
         "calm-without-probes",
-        "a period of calm is believed long after its last probe",
+        "a stable period is believed long after its last probe",
         [Edit(TRUST, " and now - self._probed_at <= self._longest_gap:", ":")],
         paths=("late-sweep",),
         points=4,

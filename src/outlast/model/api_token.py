@@ -1,6 +1,6 @@
 """API tokens: credentials of the service's callers, and the scopes that they grant.
 
-A token is 256 random bits behind a prefix that people and secret scanners recognise. It is shown
+A token is 256 random bits after a prefix that people and secret scanners recognise. It is shown
 once; the database stores its SHA-256. So much randomness needs no salt, and a lookup by hash leaks
 nothing through its timing.
 """
@@ -105,7 +105,7 @@ def new_token(
         check_name("queue", queue)
     if named is not None and len(named) > MAX_QUEUES:
         raise InvalidOption(
-            option="queue", reason=f"may be given {MAX_QUEUES} times; left out, it is all"
+            option="queue", reason=f"may be given {MAX_QUEUES} times; without it, all are allowed"
         )
     secret = PREFIX + base64.urlsafe_b64encode(entropy(TOKEN_BYTES)).rstrip(b"=").decode()
     expires_after = seconds("expires", expires_in, above=0.0)

@@ -29,7 +29,7 @@ def new_job_id() -> str:
 
 
 def new_job_ids(number: int) -> list[str]:
-    """So many ids at once, in order; for a third of the price."""
+    """Several ids at once, in order; at a third of the cost."""
     global _last  # noqa: PLW0603
     with _lock:
         first = max(_last + 1, time.time_ns() // 1_000_000 << 12)

@@ -179,7 +179,7 @@ TIMESTAMPS = {"run_at", "created_at", "started_at", "finished_at", "lease_until"
 
 _INTEGERS = ("attempt", "priority", "failures", "crashes", "max_attempts", "max_crashes", "fence",
           "waits_for")  # fmt: skip
-UNREADABLE_ERROR = "Unreadable"  # the type of a stored error that is no JSON object
+UNREADABLE_ERROR = "Unreadable"  # the type of a stored error that is not a JSON object
 _REQUIRED = {"id", "task", "queue", "tenant", "run_at", "created_at"}
 
 
@@ -223,24 +223,24 @@ def _read_damaged(facts: dict[str, Any]) -> Job:
     for name in ("id", "task", "queue", "tenant", "worker", "key", "trace", "flow", "lane"):
         facts[name] = repair.text(name, facts[name], name in _REQUIRED)
     if not isinstance(facts["timeout"] or 0.0, int | float):
-        repair.problems.append("timeout is no number")
+        repair.problems.append("timeout is not a number")
         facts["timeout"] = None
     return _with_values(facts, repair.reason())
 
 
 def _with_values(facts: dict[str, Any], reason: str | None = None) -> Job:
-    """Parse arguments, result and error; text that is no JSON stays text."""
+    """Parse arguments, result and error; text that is not JSON stays text."""
     texts = facts["args"], facts["result"], facts["error"]
     facts["args"] = args = read_args(texts[0])
     facts["result"] = result = read_result(texts[1])
     facts["error"] = read_error(texts[2])
     problems = [] if reason is None else [reason]
     if not (args.__class__ is dict or args is None or isinstance(args, Blob)):
-        problems.append("args are no JSON object")
+        problems.append("args are not a JSON object")
     if result is not None and result is texts[1]:
-        problems.append("result is no JSON")
+        problems.append("result is not JSON")
     if facts["error"] is not None and facts["error"].get("type") == UNREADABLE_ERROR:
-        problems.append("error is no JSON object")
+        problems.append("error is not a JSON object")
     return Job(**facts, unreadable="; ".join(problems) or None)
 
 
@@ -271,12 +271,12 @@ def read_args(text: str) -> Any:
     """A job's arguments with secrets masked; a `Blob` if they are stored by reference."""
     args = masked_args(lenient_json(text))
     if args.__class__ is str and SECRET_MARK in args:
-        return MASK  # no JSON, so the secret part cannot be told apart
+        return MASK  # not JSON, so secrets cannot be told apart
     return args if args.__class__ is dict else blob_of_value(args) or args  # dict: no call
 
 
 def read_error(text: str | None) -> dict[str, Any] | None:
-    """The stored error; one of the same shape if the text is no JSON object."""
+    """The stored error; a record of the same shape if the text is not a JSON object."""
     error = lenient_json(text)
     if error is None or error.__class__ is dict:
         return error

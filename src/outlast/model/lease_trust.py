@@ -4,26 +4,26 @@ A lease is compared with the database's clock. That is proof only while this clo
 owners are able to renew. A step of the clock (NTP, a resumed VM or laptop), an outage or a write
 lock held by another client makes the leases of healthy owners look expired.
 
-    look ──── look ──── look ─ ─ step ─ ─ look ── probe ── probe ── probe ────▶ time
-       offset of the clocks: equal        │          └─ calm: the database takes writes, so
-                                          │             every live owner can renew
-                                          └─ doubt: no lease is believed
+    check ─── check ─── check ─ ─ step ─ ─ check ── probe ── probe ── probe ───▶ time
+       offset of the clocks: equal         │          └─ stable: the database takes writes, so
+                                           │             every live owner can renew
+                                           └─ doubt: no lease is believed
 
-A *look* compares the database's clock with the monotonic clock of this process. A *probe* is a
+A *check* compares the database's clock with the monotonic clock of this process. A *probe* is a
 reclaiming transaction that completed promptly: it shows that owners could have renewed at that
-moment. An expired lease is believed after a period of calm that is long enough for its owner to
-renew at least once.
+time. An expired lease is believed after a stable period that is long enough for its owner to renew
+at least once.
 
-A look waits for no lock that a renewal waits for, so its duration measures the load of the machine.
-Where looks are slow, a slow probe does not count as blocked: otherwise an overloaded fleet would
-believe no lease for as long as the load lasts.
+A check waits for no lock that a renewal waits for, so its duration measures the load of the
+machine. Where checks are slow, a slow probe does not count as blocked: otherwise an overloaded
+fleet would believe no lease for as long as the load lasts.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-TOLERANCE_S = 0.1  # disagreement of two looks that is not a step of the clock
+TOLERANCE_S = 0.1  # difference between two checks that is not a step of the clock
 MIN_PROMPT_S, MAX_PROMPT_S = 0.1, 1.0  # a probe that takes longer has waited for a lock
 RENEWAL_SHARE = 0.5  # of its lease; an owner renews every third of it, and retries sooner
 ALWAYS = 1e12  # seconds; more than any clock shows
@@ -32,14 +32,14 @@ ALWAYS = 1e12  # seconds; more than any clock shows
 class Belief(NamedTuple):
     """Parameters of a reclaiming statement: which expired leases it may believe."""
 
-    calm: float = ALWAYS  # seconds for which owners have been able to renew
-    unknown: float = 0.0  # seconds of calm required for an owner whose lease is unknown
+    stable: float = ALWAYS  # seconds for which owners have been able to renew
+    unknown: float = 0.0  # stable seconds required for an owner whose lease is unknown
     until: float = ALWAYS  # database time after which the statement has waited
     since: float = 0.0  # start of the even run of the database's clock; seconds since 1970
 
     @property
     def leases(self) -> dict[str, float]:
-        return {"calm": self.calm, "unknown": self.unknown, "until": self.until}
+        return {"stable": self.stable, "unknown": self.unknown, "until": self.until}
 
     @property
     def deadlines(self) -> dict[str, float]:
@@ -50,25 +50,25 @@ BELIEVE = Belief()  # for callers that know the clock to be right
 
 
 class LeaseTrust:
-    """The knowledge of one process about the database's clock and locks. The caller passes all
-    times: `db_time` is the database's clock, the others are the monotonic clock."""
+    """What one process knows about the database's clock and locks. The caller passes all times:
+    `db_time` is the database's clock, the others are the monotonic clock."""
 
     def __init__(self, lease: float, renew_every: float) -> None:
         self._lease = lease
         self._renew_every = renew_every
         self._prompt = min(MAX_PROMPT_S, max(MIN_PROMPT_S, lease / 6))
-        self._gap = max(1.0, lease / 3)  # between two probes of one period of calm
-        self._slow = 0.0  # duration of a look at present, a measure of load; seconds
+        self._gap = max(1.0, lease / 3)  # between two probes of one stable period
+        self._slow = 0.0  # current duration of a check, a measure of load; seconds
         self._offset: tuple[float, float] | None = None  # database minus monotonic: low, high
         self._since: float | None = None
-        self.doubted = False  # since the last look
+        self.doubted = False  # since the last check
         self._quiet_at = -ALWAYS  # end of the last doubt
-        self._calm_since: float | None = None
+        self._stable_since: float | None = None
         self._probed_at = -ALWAYS
 
     def observe_clock(self, db_time: float, sent: float, received: float) -> bool:
-        """Compare the clocks; True if the database's clock has stepped since the last look. The
-        database answered at some moment between `sent` and `received`."""
+        """Compare the clocks; True if the database's clock has stepped since the last check. The
+        database responded at some time between `sent` and `received`."""
         self._slow = max(received - sent, self._slow / 2)
         low, high = db_time - received, db_time - sent
         before, self._offset = self._offset, (low, high)
@@ -87,15 +87,15 @@ class LeaseTrust:
     def doubt(self) -> None:
         """Record a step of the clock, an outage or a lock: owners may have been unable to renew."""
         self.doubted = True
-        self._calm_since = None
+        self._stable_since = None
 
     def probed(self, sent: float, received: float) -> None:
         """Record a completed reclaiming transaction. If it waited, or came too long after the last
-        probe, a new period of calm begins with it."""
+        probe, a new stable period begins with it."""
         waited = received - sent > self._slack
         gap = sent - self._probed_at > self._longest_gap
-        if self._calm_since is None or waited or gap:
-            self._calm_since = received
+        if self._stable_since is None or waited or gap:
+            self._stable_since = received
         self._probed_at = received
 
     def unsettled(self, now: float) -> bool:
@@ -106,12 +106,12 @@ class LeaseTrust:
     def belief(self, now: float) -> Belief:
         """The belief of a statement sent now."""
         if self._offset is None or self._since is None:
-            return Belief(calm=-1.0, until=0.0, since=ALWAYS)
-        calm = -1.0
-        if self._calm_since is not None and now - self._probed_at <= self._longest_gap:
-            calm = now - self._calm_since
+            return Belief(stable=-1.0, until=0.0, since=ALWAYS)
+        stable = -1.0
+        if self._stable_since is not None and now - self._probed_at <= self._longest_gap:
+            stable = now - self._stable_since
         until = now + self._offset[1] + self._slack + TOLERANCE_S
-        return Belief(calm, RENEWAL_SHARE * 3 * self._renew_every, until, self._since)
+        return Belief(stable, RENEWAL_SHARE * 3 * self._renew_every, until, self._since)
 
     @property
     def _slack(self) -> float:
@@ -121,6 +121,6 @@ class LeaseTrust:
 
     @property
     def _longest_gap(self) -> float:
-        """Maximum seconds between two probes of one period of calm; for the same reason at most
+        """Maximum seconds between two probes of one stable period; for the same reason at most
         half a lease."""
         return max(self._gap, min(self._lease / 2, self._gap + 2 * self._slow))

@@ -1,4 +1,4 @@
-"""The life of a job: its states, and which may follow which.
+"""The life cycle of a job: its states and the legal transitions.
 
                enqueue                 claim                  finish
     waiting ───────────▶ ready ──────────────────▶ running ───────────▶ succeeded

@@ -1,11 +1,11 @@
-"""A message of another system, and the arguments of a job that was made of one.
+"""Messages of other systems, and the arguments of jobs that are created from them.
 
     {"$message": {"id": …, "headers": …, "raw": …}, "body": …}
       │                                              └─ the task's own argument
-      └─ what `ctx.message` shows; never given to the handler as an argument
+      └─ shown by `ctx.message`; never passed to the handler as an argument
 
-A message that cannot be decoded has a `problem` in the place of the argument: the attempt that
-finds it ends as undecodable, and the job is dead with the reason and the raw body.
+A message that cannot be decoded has a `problem` in place of the argument: the attempt that finds it
+ends as undecodable, and the job is dead with the reason and the raw body.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .errors import InvalidArguments, Problem
 from .safe_text import MESSAGE_LIMIT, storable_text
 
 MESSAGE = "$message"
-MAX_HEADER_CHARS = 10_000  # of one header, id or key of a message that is received
-PREFIX = '{"$message":'  # the first key, so that one look at the start of the text tells
+MAX_HEADER_CHARS = 10_000  # of one header, id or key of a received message
+PREFIX = '{"$message":'  # the first key, so that the start of the text is enough to tell
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What goes to a broker, or comes from one.
+    """A message to or from a broker.
 
     `id` is the same on every attempt to send it, and on every delivery. `raw` are the bytes on the
-    wire. `receipt` is whatever a source needs to acknowledge it; it is not stored.
+    wire. `receipt` is the source's handle to acknowledge it; it is not stored.
     """
 
     id: str
@@ -40,7 +40,7 @@ class Message:
 
     @property
     def body(self) -> Any:
-        """The raw bytes, read as JSON. Raises ValueError where they are none."""
+        """The raw bytes, parsed as JSON. Raises ValueError if they are not JSON."""
         return json.loads(self.raw)
 
     @property
@@ -51,8 +51,8 @@ class Message:
 
 
 def with_message(args: str, message: Message, *, raw: bool = True) -> str:
-    """A job's arguments (the text of a JSON object) with the message that they were read from. A
-    task with secrets keeps no copy of them: `raw` is False."""
+    """A job's arguments (the text of a JSON object) with the message that they were read from. For
+    a task with secrets `raw` is False: its arguments contain no copy of them."""
     head = PREFIX + json.dumps(_fields(message, raw=raw))
     return f"{head}}}" if args == "{}" else f"{head},{args[1:]}"
 
@@ -75,7 +75,7 @@ def undecodable(message: Message, problem: str, limit: int, *, ascii_only: bool 
 
 
 def _cut(text: str, room: int) -> str:
-    """The longest start of a text that takes up to `room` characters as JSON; of base 64, one that
+    """The longest prefix of a text that takes up to `room` characters as JSON; a prefix of base 64
     can be decoded."""
     low, high = 0, min(len(text), room)
     while low < high:
@@ -86,7 +86,7 @@ def _cut(text: str, room: int) -> str:
 
 
 def split_message(text: str, task: str) -> str:
-    """The arguments proper of a job that was made of a message."""
+    """A job's arguments without the message that they were read from."""
     stored = json.loads(text)
     facts = stored.pop(MESSAGE)
     if isinstance(facts, dict) and (problem := facts.get("problem")):
@@ -95,7 +95,7 @@ def split_message(text: str, task: str) -> str:
 
 
 def message_of(args: str) -> Message | None:
-    """The message that a job was made of, if it was."""
+    """The message that a job was created from, if any."""
     if not args.startswith(PREFIX):
         return None
     facts = json.loads(args)[MESSAGE]
@@ -119,7 +119,7 @@ def _fields(message: Message, *, raw: bool) -> dict[str, Any]:
 
 
 def _text(value: object) -> str:
-    """A source of a user's own may give anything."""
+    """Text of any value: a user's own source may return anything."""
     return storable_text(value if isinstance(value, str) else str(value), MAX_HEADER_CHARS)
 
 

@@ -1,4 +1,4 @@
-"""What a caller may say about one job beside its arguments, checked when it is said."""
+"""Options of one job beside its arguments, validated at the call."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ MAX_NAME_CHARS = 200  # characters of a queue, tenant, task or key
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A job's own settings. `None` means: as the task says."""
+    """The options of one job. `None` means the task's value."""
 
     queue: str | None = None
     priority: int | None = None
     tenant: str | None = None
     lane: str | Lane | None = None  # in a limited queue: a name, or a function of the arguments
     key: str | None = None  # one job per (tenant, queue, key) while its row is kept
-    unique: str | float | timedelta | None = None  # or: while "waiting", "active", or in a period
+    unique: str | float | timedelta | None = None  # or one "waiting" or "active", or one per period
     debounce: float | timedelta | str | None = None  # seconds after the last call of that key
-    max_wait: float | timedelta | str | None = None  # at the most, after the first of these calls
+    max_wait: float | timedelta | str | None = None  # maximum seconds after the first such call
     delay: float | timedelta | None = None  # seconds from now, by the database's clock
-    at: datetime | None = None  # or a moment
+    at: datetime | None = None  # or a time
     expires: float | timedelta | datetime | None = None  # not started by then: cancelled
     timeout: float | timedelta | None = None  # seconds one attempt may run
     max_attempts: int | None = None
-    max_crashes: int | None = None  # how many lost workers a job may cost
+    max_crashes: int | None = None  # maximum number of lost workers per job
     retry: Retry | None = None
-    after: Any = None  # jobs (or their ids, or calls enqueued beside it) that it comes after
-    when: str | None = None  # they must have "succeeded" (or else it is dead), or just "finished"
-    flow: str | None = None  # a flow that stands already, which it joins
-    on_success: Any = None  # calls to be enqueued when it ends so, in the same transaction
+    after: Any = None  # prerequisites: jobs, their ids, or calls of the same enqueue
+    when: str | None = None  # how they must end: "succeeded" (else it is dead) or "finished"
+    flow: str | None = None  # an existing flow, which it joins
+    on_success: Any = None  # calls that its success enqueues, in the same transaction
     on_dead: Any = None
     on_cancel: Any = None
-    tell: Any = None  # webhooks that are told of its end, each of those that it is for
+    tell: Any = None  # webhooks that are notified of its end
 
     def __post_init__(self) -> None:
         for name in ("queue", "tenant", "key", "lane"):
@@ -96,8 +96,8 @@ class Options:
         also: Sequence[str] = (),
         owner: str = "A job",
     ) -> Options:
-        """Options by name; an unknown name is refused, with those that the caller takes. `also`:
-        what the caller takes beside these; `owner`: how users call it."""
+        """Options by name; an unknown name is refused, with the known ones listed. `also`: further
+        options of the caller; `owner`: the public name of the caller."""
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
@@ -105,7 +105,7 @@ class Options:
         return cls(**given)
 
     def over(self, other: Options) -> Options:
-        """These options where they are given, the other's elsewhere."""
+        """These options where they are given, otherwise the other ones."""
         merged = {
             f.name: _first(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
         }
@@ -117,7 +117,7 @@ class Options:
 
 
 class TaskOptions(TypedDict, total=False):
-    """The options of `@ol.task(…)`, for type checkers; `Options` says what each means."""
+    """The options of `@ol.task(…)`, for type checkers; `Options` documents them."""
 
     queue: str | None
     lane: str | Lane | None
@@ -135,7 +135,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 class JobOptions(TaskOptions, total=False):
-    """The options of `task.using(…)`: those of a task, and those that only one job can have."""
+    """The options of `task.using(…)`: those of a task, and those of a single job."""
 
     key: str | None
     unique: Literal["waiting", "active"] | str | float | timedelta | None
@@ -149,7 +149,7 @@ class JobOptions(TaskOptions, total=False):
 
 
 def seconds(name: str, value: Any, above: float | None = None) -> float | None:
-    """A span as seconds, or a clear refusal."""
+    """A duration in seconds; raises if it is invalid."""
     if value is None:
         return None
     if isinstance(value, timedelta):
@@ -165,7 +165,7 @@ def seconds(name: str, value: Any, above: float | None = None) -> float | None:
 
 
 def check_times(job: NewJob) -> None:
-    """Refuse a job from another process whose moments or spans are out of bounds."""
+    """Refuse a job from another process whose times or durations are out of bounds."""
     for name in ("delay", "expires_in"):
         seconds(name, getattr(job, name))
     seconds("timeout", job.timeout, above=0.0)

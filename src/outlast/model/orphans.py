@@ -1,6 +1,6 @@
 """The catalogue of orphans: every known way in which job systems leave work behind.
 
-A job is an orphan when no live process will ever move it on. Here each class is impossible, healed,
+A job is an orphan when no live process will ever process it. Here each class is impossible, healed,
 ended, or kept in plain sight; `by` names the mechanism. Duties and the audit count under these
 names, and `outlast doctor` prints them.
 """
@@ -59,7 +59,7 @@ _ALL = (
            "Lost workers are counted separately; at the cap the job is dead, with the evidence.",
            "reclaim", "find_poison"),
     Orphan("mislabelled", "A job that is slow but alive is reclaimed by its age.", _I,
-           "Recovery goes by liveness, never by age; the finish of a live owner wins."),
+           "Recovery depends on liveness, never on age; the finish of a live owner wins."),
     Orphan("half-fanned", "Only some children of a fan-out were inserted.", _I,
            "A flow is inserted in one transaction."),
     Orphan("unfired", "The last child has ended, and its dependents never started.", _I,
@@ -74,8 +74,8 @@ _ALL = (
     Orphan("unhooked", "A job ended, and its hook was never enqueued.", _I,
            "Hooks are jobs, inserted in the transaction that ends their job."),
     Orphan("unwoken", "A handler waits for what is there already: the wake-up was missed.", _I,
-           "The end of an attempt looks for signals, and a signal for waits, each under the lock of"
-           " the job's row; the audit looks again.", "audit", "find_unwoken"),
+           "The end of an attempt reads signals, and a signal reads waits, each under the lock of"
+           " the job's row; the audit checks again.", "audit", "find_unwoken"),
     Orphan("half-cancelled", "The process that cancelled a flow died midway.", _H,
            "The cancellation is recorded first; every worker continues with the rest.",
            "reclaim", "find_half_cancelled"),

@@ -127,7 +127,7 @@ def counter_at_limit(claim: Claim) -> AttemptEnd:
     reason = f"its attempt ({claim.attempt}) or fence ({claim.fence}) is at the maximum"
     error = {
         "type": "CounterAtLimit",
-        "message": f"{reason}: enqueue the call anew",
+        "message": f"{reason}: enqueue the call again",
         "traceback": "",
     }
     return AttemptEnd(Outcome.UNDECODABLE, error=error)

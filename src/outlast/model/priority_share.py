@@ -4,21 +4,21 @@
     takes   highest priority  │    highest     │
                      longest due     longest due
 
-A claim that leaves nothing behind starves nobody: claims are counted while a queue has more jobs
-than its workers take. Every ninth or tenth of these, a tenth at the least, takes the jobs of the
-priority whose first job has been due longest. So a job waits for the jobs that were due before it,
-and after that for ten times its share, however many jobs of a higher priority arrive.
+A claim that empties the queue delays no job: claims are counted while a queue has more jobs than
+its workers take. Every ninth or tenth of these, at least a tenth, takes the jobs of the priority
+whose first job has been due longest. So a job waits for the jobs that were due before it, and then
+for ten times its share, however many jobs of a higher priority arrive.
 """
 
 from __future__ import annotations
 
 import math
 
-# An irrational number of claims apart: the share falls on each of several lanes that take turns,
-# and never on the same one time and again.
+# An irrational interval between these claims: the share falls on each of several lanes that take
+# turns, and not on the same one every time.
 _APART = 9 + (math.sqrt(5) - 1) / 2
 
 
 def takes_longest_due(claims: int) -> bool:
-    """Whether the next claim of a queue is for the longest due job, after so many claims."""
+    """Whether the next claim of a queue, after `claims` counted ones, is for the longest due."""
     return int((claims + 1) / _APART) > int(claims / _APART)

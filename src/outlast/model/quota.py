@@ -49,7 +49,7 @@ def read_quota(field: str, value: object) -> Quota | None:
 
 
 def quota_text(field: str, value: object) -> str | None:
-    """A quota as it is stored and shown."""
+    """A quota as text, in the form that is stored and shown."""
     quota = read_quota(field, value)
     return None if quota is None else str(quota)
 
@@ -57,7 +57,7 @@ def quota_text(field: str, value: object) -> str | None:
 def quota_exceeded(
     queue: str, lane: str | None, *, asked: int, allowed: int, used: int, resets_at: datetime
 ) -> QuotaExceeded:
-    """The refusal of an enqueue, with the moment at which there is room again."""
+    """The error for a refused enqueue, with the time at which there is room again."""
     if asked > allowed:
         advice = "No period admits that many in one call: enqueue fewer at a time."
     else:

@@ -1,7 +1,7 @@
 """Secret arguments, shown only to the handler: `Annotated[str, Secret]`.
 
-    stored   {"user": 7, "secret:card": "4111…"}   the row keeps the value, and what it is
-    shown    {"user": 7, "card": "***"}            by everyone who shows a job
+    stored   {"user": 7, "secret:card": "4111…"}   the row keeps the value and the mark
+    shown    {"user": 7, "card": "***"}            in every report of a job
     called   charge(user=7, card="4111…")
 
 The mark is stored in the row, so that a server, a dashboard or a command line without the task's

@@ -74,7 +74,7 @@ S = TypeVar("S", bound=Settings)
 
 
 def checked(field: str, given: S | None, kind: type[S]) -> S:
-    """Settings as given, or else of the environment."""
+    """The given settings, or else those of the environment."""
     if given is None:
         return kind.of()
     if not isinstance(given, kind):
@@ -130,7 +130,7 @@ class StoreSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class EnqueueSettings(Settings):
-    """What every enqueue must say."""
+    """Settings that apply to every enqueue."""
 
     tenant_required: bool = setting(False, "refuse jobs that name no tenant", 0, 1)
 

@@ -1,7 +1,7 @@
 """Forms for people who answer a signal, made from the JSON schema of its value.
 
-A truth value and an enumeration are buttons, the fields of a model are inputs; any other value is
-written as JSON.
+A truth value and an enumeration become buttons, the fields of a model become inputs; any other
+value is written as JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .arguments.signal_value import write_signal
 from .errors import InvalidSignal, Problem
 from .signal_link import Choice
 
-WHOLE = "value"  # the input of a value that is no model
+WHOLE = "value"  # the input of a value that is not a model
 PREFIX = "field."  # of the names of other inputs, which may be anything
 MAX_BUTTONS = 6
 
@@ -43,7 +43,7 @@ class FormInput:
 
 
 def form_buttons(schema: Mapping[str, Any] | None) -> tuple[Choice, ...]:
-    """The values of a type that has few, as buttons; none if it has many."""
+    """The values of a type with few values, as buttons; otherwise none."""
     found = _choices(_resolved(schema or {}, schema or {}))
     return found if len(found) <= MAX_BUTTONS else ()
 
@@ -95,7 +95,7 @@ def _text(value: object) -> str:
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema behind a reference; of `X | None`, that of X."""
+    """The schema that a reference names; for `X | None`, that of X."""
     found = schema if isinstance(schema, dict) else {}
     reference = str(found.get("$ref", ""))
     if reference.startswith("#/$defs/"):
@@ -114,7 +114,7 @@ def submitted_value(
     buttons: Sequence[Choice],
     submitted: Mapping[str, str],
 ) -> str:
-    """The JSON text of the value of the button that was pressed, or of the form."""
+    """The JSON text of the pressed button's value, or of the form."""
     if not buttons:
         return write_signal(signal, read_form(signal, schema, submitted))
     number = submitted.get("choice", "0" if len(buttons) == 1 else "")
@@ -126,7 +126,7 @@ def submitted_value(
 def read_form(
     signal: str, schema: Mapping[str, Any] | None, submitted: Mapping[str, str]
 ) -> object:
-    """The value of a submitted form, or every problem with it. Its type is checked elsewhere."""
+    """The value of a submitted form; raises with every problem. Its type is checked elsewhere."""
     value: dict[str, object] = {}
     problems: list[Problem] = []
     for one in form_inputs(schema):

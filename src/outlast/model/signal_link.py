@@ -2,8 +2,8 @@
 
     https://jobs.example.com/signal/<192 random bits><120 bits of signature>
 
-The database has the SHA-256 of the whole, so that a copy of it gives no link away. The signature
-refuses guesses without a query. Links expire, can be revoked, and end with their job.
+The database has the SHA-256 of the whole, so that a copy of the database reveals no link. The
+signature refuses guesses without a query. Links expire, can be revoked, and end with their job.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class LinkState(StrEnum):
     REVOKED = "revoked"
     EXPIRED = "expired"
     ANSWERED = "answered"  # by another link of the same key
-    ENDED = "ended"  # its job has
+    ENDED = "ended"  # its job ended
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class NewLink:
-    """A link to be stored. Of the secret, only a hash is."""
+    """A link to be stored; only a hash of its secret is stored."""
 
     job: str
     name: str
@@ -103,7 +103,7 @@ class LinkRecord:
 
 @dataclass(frozen=True, slots=True)
 class SignalLink:
-    """A link that was just made. The address is the credential: mail it, and do not log it."""
+    """A new link. Its address is the credential: send it by mail, but do not log it."""
 
     id: str
     job: str
@@ -129,7 +129,7 @@ def new_link(
     text: str,
     key: str | None,
 ) -> NewLink:
-    """Check what a caller wants of a link."""
+    """Validate the options of a new link."""
     check_name("signal", name)
     if key is not None:
         check_name("key", key)
@@ -159,7 +159,7 @@ def sign(key: bytes, secret: str) -> str:
 
 
 def is_signed(key: bytes, link: str) -> bool:
-    """Whether we have made this link, in constant time."""
+    """Whether this service has created a link; takes constant time."""
     if len(link) != LINK_CHARS or not link.isascii():
         return False
     secret = link[: SECRET_BYTES * 4 // 3]

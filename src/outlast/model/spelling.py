@@ -1,4 +1,4 @@
-"""Refusals of misspelt options: they name what was asked, and the nearest spelling."""
+"""Refusals of misspelt options: they name the given option and the nearest known one."""
 
 from __future__ import annotations
 

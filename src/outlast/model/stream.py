@@ -1,6 +1,6 @@
 """The output that a job streams: chunks of text or JSON, kept apart by claim.
 
-A worker stores the chunks of a moment as one row, numbered under its claim. A reader's position is
+A worker stores chunks in rows, numbered under its claim. A reader's position is
 the claim's fence, the row's number and the chunk's place in the row. Only the owner of a claim
 writes, and a later claim has a higher fence: so positions become visible in order, and a reader
 that resumes after one misses nothing and reads nothing twice.
@@ -63,7 +63,7 @@ class StreamRow(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class StreamChunk:
     """A chunk of a job's output: `text` or `json`. `attempt`: the handler starts (again) here.
-    `truncated`: the job's output has reached its limit, and the rest was not kept."""
+    `truncated`: the job's output has reached its limit, and the rest was dropped."""
 
     id: str  # a reader resumes after it
     kind: ChunkKind
@@ -74,7 +74,7 @@ class StreamChunk:
 
     @property
     def text(self) -> str:
-        """The text of a text chunk; nothing for the others."""
+        """The text of a text chunk; empty for others."""
         return self.data if self.kind == "text" else ""
 
 
@@ -108,14 +108,14 @@ def _split(text: str) -> Iterator[str]:
 
 
 def started_chunk(fence: int, attempt: int) -> StreamChunk:
-    """The mark of a claim: before its first chunk, or when it is seen to run. It has no time, so
-    that it is the same for every reader."""
+    """The mark of a claim: before its first chunk, or when it is first seen running. It has no
+    time, so that it is the same for every reader."""
     return StreamChunk(str(StreamCursor(fence)), "attempt", attempt, fence, None, None)
 
 
 def chunks_after(cursor: StreamCursor, rows: Iterable[StreamRow]) -> Iterator[StreamChunk]:
-    """The chunks of these rows that a reader at this position has not had, with a mark where
-    another claim begins."""
+    """The chunks of these rows that come after a reader's position, with a mark where another claim
+    begins."""
     fence = cursor.fence
     for row in rows:
         if row.fence > fence:

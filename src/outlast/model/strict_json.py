@@ -21,5 +21,5 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"the name {twice!r:.80} stands twice in one object")
+        raise ValueError(f"the name {twice!r:.80} occurs twice in one object")
     return found

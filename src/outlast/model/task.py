@@ -1,4 +1,4 @@
-"""What a task is: a function, its name, and how its jobs should be treated."""
+"""Tasks: a function, its name, and the options of its jobs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ OPTIONS_OF_ONE_JOB = ("delay", "at", "key", "unique", "debounce", "max_wait", "a
 
 @dataclass(frozen=True)
 class TaskDefinition:
-    """A registered function. `isolated` sync functions run in a process that can be killed; those
-    with a `batch` are called with many jobs at once."""
+    """A registered function. With `isolated`, it is a sync function that runs in a process that can
+    be killed; with a `batch`, one call runs many jobs."""
 
     name: str
     function: Callable[..., Any]
@@ -44,7 +44,7 @@ class TaskDefinition:
     batch: Batch | None = None
     breaker: Breaker | None = Breaker()
     tenant_required: bool = False
-    # Types of the values of signals that it waits for.
+    # The types of the signals that it waits for.
     signals: Mapping[str, Any] = field(default_factory=dict, hash=False)
     around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None  # of its runs
 
@@ -64,7 +64,7 @@ class TaskDefinition:
         if any(getattr(options, name) is not None for name in OPTIONS_OF_ONE_JOB):
             raise InvalidOption(
                 option="delay, at, key, unique, debounce, max_wait, after and flow",
-                reason="belong to a job: say them with using(…)",
+                reason="belong to a job: pass them with using(…)",
             )
         if self.isolated and self.is_async:
             raise InvalidOption(
@@ -85,7 +85,7 @@ class TaskDefinition:
                 option="breaker", reason=f"must be a Breaker(…) or None, not {self.breaker!r:.80}"
             )
         if self.batch is not None:
-            _ = self.arguments  # a function that takes no list is refused here, not when it runs
+            _ = self.arguments  # refuse a function without a list here, not when it runs
         else:
             parameters_of(self.function, self.name)
 
@@ -120,7 +120,7 @@ class TaskDefinition:
         return job
 
     def _lane(self, lane: Lane, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
-        """What a task's function says of these arguments; None: as the queue says."""
+        """The lane that a task's function returns for these arguments; None: the queue decides."""
         try:
             name = lane(**self.arguments.named(args, kwargs))
         except Exception as error:
@@ -129,7 +129,7 @@ class TaskDefinition:
         return None if name is None else check_name("lane", name)
 
     def _job_fields(self, options: Options) -> dict[str, Any]:
-        """What is the same for every call with these options. Calls come in crowds."""
+        """The fields shared by all calls with these options: cached, as calls come in bulk."""
         known, columns = self._cached_job_fields
         if known is options:
             return columns
@@ -156,7 +156,7 @@ class TaskDefinition:
             "tied": hooks is not None,
             **unique_fields(merged),
         }
-        if hooks is None:  # what their calls are given may be changed by whoever gave it
+        if hooks is None:  # the caller may still change the arguments of hooks
             vars(self)["_cached_job_fields"] = (
                 options,
                 columns,
@@ -195,7 +195,7 @@ class Call(Generic[R]):
 
 @runtime_checkable
 class Notifiable(Protocol):
-    """One that is told when jobs end: a webhook."""
+    """A webhook: it is notified when jobs end."""
 
     events: tuple[str, ...]
 
@@ -203,8 +203,8 @@ class Notifiable(Protocol):
 
 
 def _hooks(options: Options) -> str | None:
-    """The jobs to be made when a job ends, by how it ends. They are checked now: when they are
-    needed, nothing must be able to go wrong."""
+    """The jobs that the end of a job enqueues, by final state. They are validated now: the end must
+    not fail because of them."""
     if not (options.on_success or options.on_dead or options.on_cancel or options.tell):
         return None
     by_state: dict[str, list[dict[str, Any]]] = {}
@@ -239,13 +239,13 @@ def calls_at_end(call: Call) -> list[Call]:
     for option in _HOOKS.values():
         given = getattr(own, option)
         given = getattr(defaults, option) if given is None else given
-        if given is not None and not isinstance(given, Iterator):  # which can be read once
+        if given is not None and not isinstance(given, Iterator):  # it can be read only once
             found += [hook for hook in _as_list(given) if isinstance(hook, Call)]
     return found
 
 
 MAX_HOOK_CHARS = 10 * MAX_PAYLOAD  # characters of JSON
-TOO_DEEP = (  # each level of nesting escapes the text of the one inside
+TOO_DEEP = (  # each level of nesting escapes the text of the level inside it
     "a hook of a hook takes twice as many. Use chain(…) for jobs in sequence, or let the hook's job"
     " enqueue the others with ctx.enqueue(…)"
 )
@@ -253,8 +253,8 @@ _HOOKS = {"succeeded": "on_success", "dead": "on_dead", "cancelled": "on_cancel"
 
 
 def _check_hook_kinds(options: Options) -> None:
-    """Refuse at the declaration what can be no hook; the calls are checked at each enqueue."""
-    if not isinstance(options.tell, Iterator):  # which can be read once
+    """Refuse invalid hooks at the declaration; the calls are checked at each enqueue."""
+    if not isinstance(options.tell, Iterator):  # an iterator can be read only once
         _webhooks(options.tell)
     for option in _HOOKS.values():
         given = getattr(options, option)
@@ -269,7 +269,7 @@ def _check_hook(option: str, call: Any) -> None:
         raise InvalidOption(option=option, reason=reason)
     if call.options.after or call.options.flow:
         raise InvalidOption(option=option, reason="cannot wait for other jobs")
-    if call.options.key:  # it might be taken, and then the job could never end
+    if call.options.key:  # a taken key would prevent the job's end
         raise InvalidOption(option=option, reason="cannot have a key")
 
 
@@ -290,7 +290,7 @@ def _as_list(given: Any) -> list[Any]:
 
 
 class Registry:
-    """The tasks a process knows, by name. A job whose task is not here is never destroyed."""
+    """The tasks of a process, by name. A job without a registered task is never destroyed."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, TaskDefinition] = {}

@@ -37,9 +37,9 @@ def check_function(task: str, function: object) -> None:
     underlying = _underlying_function(function)
     if inspect.isgeneratorfunction(underlying) or inspect.isasyncgenfunction(underlying):
         raise _refused(
-            f"the task {task} is a generator function (it has `yield`), of which a call runs"
-            " nothing: return the result, and use ctx.progress(…) or ctx.enqueue(…) for what comes"
-            " before it"
+            f"the task {task} is a generator function (it has `yield`), and a call of it runs"
+            " nothing: return the result, and use ctx.progress(…) or ctx.enqueue(…) for"
+            " intermediate results"
         )
 
 

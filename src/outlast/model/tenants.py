@@ -1,4 +1,4 @@
-"""The tenants of calls, before there are jobs: they decide to which database the jobs go."""
+"""Tenants of calls that are not enqueued yet: they decide to which database the jobs go."""
 
 from __future__ import annotations
 

@@ -48,24 +48,24 @@ class Repair:
     def moment(self, name: str, value: object, needed: bool) -> object:
         if (value is None and not needed) or within_bounds(value):
             return to_datetime(value)
-        self.problems.append(f"{name} is {_format_value(value)}, which is no moment {BOUNDS}")
+        self.problems.append(f"{name} is {_format_value(value)}, which is not a time {BOUNDS}")
         return to_datetime(0.0 if value is None else value)
 
     def state(self, value: object) -> State:
         if (read := read_state(value)) is UNREADABLE:
-            self.problems.append(f"state is {_format_value(value)}, which is none")
+            self.problems.append(f"state is {_format_value(value)}, which is unknown")
         return read
 
     def whole(self, name: str, value: object) -> int:
         if value.__class__ is int:
             return int(value)
-        self.problems.append(f"{name} is {_format_value(value)}, which is no whole number")
+        self.problems.append(f"{name} is {_format_value(value)}, which is not a whole number")
         return 0
 
     def text(self, name: str, value: object, needed: bool) -> Any:
         if (value is None and not needed) or isinstance(value, str):
             return value
-        self.problems.append(f"{name} is {_format_value(value)}, which is no text")
+        self.problems.append(f"{name} is {_format_value(value)}, which is not text")
         return str(value)
 
     def reason(self) -> str | None:

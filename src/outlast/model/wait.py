@@ -1,7 +1,7 @@
-"""Durable waits: what a handler waits for, what ended a wait, and how its attempt ends.
+"""Durable waits: the subject of a handler's wait, its outcome, and the end of its attempt.
 
-ctx.wait(…) ─┬─ ended before ──▶ what was kept
-             ├─ a signal is there, or time is up ──▶ decided and kept under the claim
+ctx.wait(…) ─┬─ ended before ──▶ the stored outcome
+             ├─ a signal is there, or it has timed out ──▶ decided and stored under the claim
              └─ neither ──▶ `Waiting` ends the attempt; the row waits, and the handler starts
                             again when something wakes it
 """
@@ -33,13 +33,13 @@ class WaitOutcome(StrEnum):
 
 
 class Wait(NamedTuple):
-    """What a handler waits for, under a name that is its own within the job."""
+    """The subject of a handler's wait, and the wait's name, which is unique within the job."""
 
     name: str
     kind: WaitKind
     subjects: tuple[str, ...] = ()  # names of signals, or the id of a job or flow
     delay: float | None = None  # seconds to sleep, or until it times out; None: no time-out
-    due: float | None = None  # the same as a moment, if the wait began before
+    due: float | None = None  # the same as a time, if the wait began in an earlier attempt
     awaits: str | None = None  # the job whose end wakes this one
     forms: str | None = None  # JSON schemas of typed signals by name, as JSON
 
@@ -60,13 +60,13 @@ class KeptWait(NamedTuple):
 
     @property
     def over(self) -> bool:
-        """Whether the handler goes on without another look."""
+        """Whether the handler continues without another check."""
         return self.outcome is not None or (self.kind == WaitKind.SLEEP and self.is_due)
 
 
 class Waiting(BaseException):
-    """Ends an attempt whose handler waits. No error, and no `Exception`: handlers that catch those
-    do not catch it."""
+    """Ends an attempt whose handler waits. Not an error, and not an `Exception`: handlers that
+    catch those do not catch it."""
 
     def __init__(self, wait: Wait) -> None:
         super().__init__(f"waiting for {wait.name!r}")
@@ -74,7 +74,7 @@ class Waiting(BaseException):
 
 
 def waiting_in(error: BaseException) -> Wait | None:
-    """The wait that ended an attempt, also out of a task group in which nothing else failed."""
+    """The wait that ended an attempt, also if a task group contains it and no other failure."""
     if isinstance(error, Waiting):
         return error.wait
     if isinstance(error, BaseExceptionGroup):
@@ -123,7 +123,7 @@ def signal_names(names: tuple[Any, ...]) -> tuple[str, ...]:
 
 
 def describe_subjects(kind: str, subjects: tuple[str, ...]) -> str:
-    """What a wait is for, in words."""
+    """The subject of a wait, in words."""
     match kind:
         case WaitKind.SIGNAL:
             many = "signals" if len(subjects) > 1 else "signal"

@@ -10,7 +10,7 @@ FAULTS = (UNFIRED, DEAF, MISCOUNTED)
 
 @dataclass(frozen=True, slots=True)
 class WaitCheck:
-    """A waiting job's recorded prerequisites, and those that the rows show.
+    """The recorded prerequisites of a waiting job, and those that the rows show.
 
     The order of the fields is the order of the columns that `waiting_after` returns.
     """

@@ -4,8 +4,8 @@
                ▲           │
                └───────────┘ not accepted in time, or its server is gone: released, unspent
 
-While a job is only offered, a server owns it under a short lease, and no worker runs it. Reclaiming
-it then reclaims an attempt that never began, so nothing is charged.
+While a job is only offered, a server owns it under a short lease, and no worker runs it. Such an
+attempt never began, so a reclaim charges nothing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How one task's call becomes JSON text and comes back.
+"""Arguments: convert the call of one task to JSON text, and back.
 
-The promise: what is accepted here comes back equal, and everything else is refused here, with
-every problem named. Nothing is left to fail when the job runs.
+The promise: accepted arguments come back equal, and all others are refused at the call, with every
+problem named. Nothing is left to fail when the job runs.
 
-Arguments that the caller leaves out are not stored: when the job runs, Python fills in the
-default that the function has then.
+Omitted arguments are not stored: when the job runs, Python fills in the default that the function
+has then.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .value_path import render
 if TYPE_CHECKING:
     from .codec import Codec
 
-HIDDEN_PROBLEM = "is not what the task takes; as it is a secret, no more is said"
+HIDDEN_PROBLEM = "does not match the task; details are withheld, because it is secret"
 _SAFE_MESSAGES = {"is missing", "is given twice, by position and by name"}
 
 __all__ = [
@@ -54,7 +54,7 @@ class Arguments:
     ) -> None:
         self.task = task
         self._signature = read_signature(function, task, context_type)
-        # The parameter that the worker fills in; it is no part of the text.
+        # The parameter that the worker fills in; it is not part of the text.
         self.context_parameter = self._signature.context
 
     @property
@@ -70,7 +70,7 @@ class Arguments:
     def encode(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], limit: int = MAX_PAYLOAD
     ) -> str:
-        """The JSON object that stores this call, of so many bytes at the most."""
+        """The JSON object that stores this call, in at most `limit` bytes."""
         given, problems = self._bind(args, kwargs)
         if not problems and (text := self._codec.encode_fast(given, limit)) is not None:
             return mark_secrets(text, self.secrets) if self.secrets else text
@@ -80,11 +80,11 @@ class Arguments:
         return mark_secrets(text, self.secrets) if self.secrets else text
 
     def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The given arguments by name, as they were given."""
+        """The given arguments by name, unchanged."""
         return self._bind(args, kwargs)[0]
 
     def decode(self, text: str) -> dict[str, Any]:
-        """The keyword arguments for the call, as the annotated types."""
+        """The keyword arguments for the call, converted to the annotated types."""
         if text.startswith(MESSAGE_PREFIX):
             text = split_message(text, self.task)
         try:
@@ -99,12 +99,12 @@ class Arguments:
 
     @lazy
     def secrets(self) -> frozenset[str]:
-        """The parameters whose values are not to be shown."""
+        """The parameters whose values must not be shown."""
         return frozenset(name for name, hint in self._signature.hints.items() if is_secret(hint))
 
     def secret_values(self, text: str) -> tuple[str, ...]:
-        """The words by which the secrets of a call could be told: as they are stored, and as they
-        are given to the function. Asked only when something went wrong."""
+        """The words that would reveal the secrets of a call: as stored, and as passed to the
+        function. Called only after an error."""
         if not self.secrets:
             return ()
         stored = json_object_or_empty(unmark_secrets(text, self.secrets))
@@ -115,21 +115,21 @@ class Arguments:
         return secret_values((stored, given), self.secrets)
 
     def _refusal(self, problems: Iterable[Problem], stored: bool = False) -> InvalidArguments:
-        """What is wrong with a secret could tell it: then only that something is, is said."""
+        """The refusal of these arguments. A problem could reveal a secret value: it is withheld."""
         if self.secrets:
             problems = dict.fromkeys(self._redact(problem, stored) for problem in problems)
         return InvalidArguments(self.task, list(problems))
 
     def _redact(self, problem: Problem, stored: bool) -> Problem:
         name = re.split(r"[.\[]", problem.path, maxsplit=1)[0]
-        about_all = stored and not name  # it may quote whatever is stored
+        about_all = stored and not name  # it may quote any stored value
         if problem.message in _SAFE_MESSAGES or not (name in self.secrets or about_all):
             return problem
         return Problem(name, HIDDEN_PROBLEM)
 
     @lazy
     def _codec(self) -> Codec:
-        # Pydantic takes a tenth of a second to import: not for those who only import outlast.
+        # Pydantic takes a tenth of a second to import: spare processes that only import outlast.
         from .codec import Codec
 
         return Codec(self.task, self._signature)
@@ -137,9 +137,9 @@ class Arguments:
     def _bind(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[dict[str, Any], list[Problem]]:
-        """The given arguments by name, and what is wrong with the names.
+        """The given arguments by name, and the problems with the names.
 
-        In the order of the signature, so that one call written in two ways is stored as one text.
+        In the order of the signature, so that two spellings of one call are stored as one text.
         """
         known = self._signature.hints
         by_name = kwargs
@@ -177,7 +177,7 @@ class Arguments:
 
 
 class ItemArguments(Arguments):
-    """The one argument of a job whose task is called with many: an item of its list."""
+    """The argument of one job of a batch task: an item of its list."""
 
     def __init__(
         self, function: Callable[..., Any], task: str, context_type: type | None = None
@@ -208,7 +208,7 @@ def encode_result(value: Any, annotation: Any = Any, limit: int = MAX_PAYLOAD) -
 
 
 def decode_result(value: Any, annotation: Any, job: str, task: str) -> Any:
-    """A result's JSON value as the annotated type; None is the result of who returns nothing."""
+    """A result's JSON value as the annotated type; None stays None."""
     if annotation is Any:
         return value
     from .codec import read_value

@@ -38,8 +38,8 @@ def _the_list(signature: Signature, task: str) -> str:
         refuse(
             task,
             names[1],
-            f"is one too many: a batch task takes one list of items (here: {names[0]}) and, if it "
-            "likes, a BatchContext",
+            f"is one too many: a batch task takes one list of items (here: {names[0]}) and,"
+            " optionally, a BatchContext",
         )
     return names[0]
 

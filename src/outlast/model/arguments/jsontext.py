@@ -89,7 +89,8 @@ def type_adapter(annotation: object) -> TypeAdapter[Any]:
 
 
 def writer_of(annotation: object) -> Writer:
-    """Writes values of a type; of any type, if this one is unhashable or unknown to pydantic."""
+    """A writer of values of a type; of any type, if this one is unhashable or unknown to
+    pydantic."""
     try:
         return _typed_writer(annotation)
     except Exception:

@@ -14,7 +14,7 @@ MAX_SCHEMA_CHARS = 10_000
 
 
 def write_signal(name: str, value: object) -> str:
-    """The JSON text of a value, or every reason why there is none."""
+    """The JSON text of a value; raises with every reason why there is none."""
     from .jsontext import oversized, writer_of
     from .storable import unstorable
 
@@ -28,7 +28,7 @@ def write_signal(name: str, value: object) -> str:
 
 
 def read_signal(name: str, text: str, annotation: Any) -> Any:
-    """The value of a stored text, or every reason why it is not of this type."""
+    """The value of a stored text; raises with every reason why it is not of this type."""
     value = json.loads(text)
     if annotation is Any:
         return value
@@ -42,7 +42,7 @@ def read_signal(name: str, text: str, annotation: Any) -> Any:
 
 def check_declared(task: str, declared: Mapping[str, Any], name: str, text: str) -> None:
     """Refuse a signal that a task does not declare, and a value of another type. A task that
-    declares none takes all."""
+    declares none accepts all."""
     if declared:
         read_signal(name, text, _declared_type(task, declared, name))
 

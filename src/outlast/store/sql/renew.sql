@@ -1,8 +1,8 @@
 -- name: renew
--- Hold on to jobs in flight; what is not returned is no longer ours, or in somebody's hands. Planned
--- through the primary key, as in finish.
--- postgres: SKIP LOCKED: a row that somebody holds must not cost all the others their leases; NO KEY
--- UPDATE: whoever holds a unique key's job from starting is not in the way
+-- Renew the claims of jobs in flight; claims that are not returned are lost, or another transaction has
+-- locked the row. Planned through the primary key, as in finish.
+-- postgres: SKIP LOCKED: one locked row must not cost all others their leases; NO KEY UPDATE: a call that
+-- holds a unique key's job from starting does not block it
 WITH held AS MATERIALIZED (
     SELECT j.id AS held FROM ol.rows(id uuid, fence bigint) JOIN ol.job AS j ON j.id = t.id
     WHERE j.fence = t.fence AND j.worker = :worker AND j.state || '' = 'running'
@@ -17,7 +17,7 @@ WHERE j.id = t.id AND j.fence = t.fence AND j.worker = :worker AND j.state || ''
 RETURNING CAST(id AS text), fence, cancelling
 
 -- name: owned
--- What the database says that one worker is running.
+-- The claims that the database has for one worker.
 SELECT ol.claim_columns FROM ol.job AS j WHERE j.state = 'running' AND j.worker = :worker
 
 -- fragment: signs
@@ -51,30 +51,31 @@ SELECT 'fleet', CAST(count(*) AS text) FROM ol.worker
 WHERE seen_at > ol.ago(60) AND seen_at < ol.later(60) AND id NOT LIKE 'remote-%'
 
 -- fragment: believed
-(j.worker LIKE 'offer-%' OR :calm >= COALESCE(
+(j.worker LIKE 'offer-%' OR :stable >= COALESCE(
         (SELECT 0.5 * w.lease FROM ol.worker AS w WHERE w.id = j.worker), :unknown))
 
 -- name: signs_of_loss
--- Is there a claim whose lease ran out, soon will, or is from before the clock stepped back, or a worker
--- whose liveness lock is free? What time is it? How many workers share the looking (remote workers do not look)? Is a job past its expiry, a schedule due, a
--- cancelled flow left half done, a latecomer uncounted, a wait timed out, or a signal unseen? Asked often by everyone, so it is one
--- statement and locks no row.
--- postgres: a lock taken here is let go when the statement ends; one from before the server lost its
--- memory went with that, and its absence says nothing
+-- Signs of lost claims: a lease that has expired, soon will, or is from before the clock stepped back; a
+-- worker whose liveness lock is free; the clock; the number of workers that share these checks (without
+-- remote ones); and whether a job is past its expiry, a schedule due, a flow left half cancelled, a job not
+-- linked, a wait timed out, or a signal unseen. Run often by every worker, so it is one statement and locks
+-- no row.
+-- postgres: a lock taken here is released when the statement ends; a lock from before the server lost its
+-- memory went with it, and its absence proves nothing
 ol.signs
 UNION ALL
 SELECT 'worker', w.id FROM ol.worker AS w
 WHERE w.proof = ol.proof()
     AND pg_try_advisory_xact_lock(hashtextextended(w.id, 0))
--- sqlite: which workers claim to hold a locked file; whether they do is asked of the file system
+-- sqlite: workers that claim to hold a locked file; the file system shows whether they do
 ol.signs
 UNION ALL
 SELECT 'worker', w.id FROM ol.worker AS w WHERE w.proof IS NOT NULL
 
 -- name: expired_leases
--- Claims whose lease ran out although their owner could have renewed, longest first, held until they
--- are dealt with. None if this statement comes later than its sender expects: it has waited for a
--- lock, as renewals have, or the clock has stepped.
+-- Claims whose lease expired although their owner could have renewed, longest first, locked until they are
+-- handled. None if this statement arrives later than its sender expects: it has waited for a lock, as
+-- renewals have, or the clock has stepped.
 -- postgres: SKIP LOCKED, so that sweepers share the work; a statement's own time is that of its
 -- arrival, before it waits. The update of no row waits for every lock that a renewal waits for:
 -- FOR UPDATE alone passes the SHARE lock of a CREATE INDEX
@@ -93,9 +94,9 @@ WHERE j.state = 'running' AND j.lease_until < ol.now() AND ol.believed
 ORDER BY j.lease_until LIMIT :limit OFFSET :skip
 
 -- name: past_deadline
--- Claims that run past their own deadline although their owner lives, held until dealt with. A job
--- that started before :since, when the clock began to run evenly, has run since then at least. None
--- if the clock has stepped since the sender looked at it, as in lost.
+-- Claims that exceed their own deadline although their owner is alive, locked until they are handled. A job
+-- that started before :since, when the clock began to run evenly, has run since then at least. None if the
+-- clock has stepped since the sender read it, as in expired_leases.
 -- postgres: SKIP LOCKED, so that sweepers share the work
 SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
 FROM ol.job
@@ -114,7 +115,7 @@ WHERE state = 'running' AND timeout IS NOT NULL
 ORDER BY lease_until LIMIT :limit OFFSET :skip
 
 -- name: jobs_of_workers
--- What workers that are gone were running, held until it is dealt with.
+-- The running jobs of workers that are gone, locked until they are handled.
 -- postgres: SKIP LOCKED, so that sweepers share the work
 SELECT ol.claim_columns, cancelling, ol.epoch(lease_until)
 FROM ol.job

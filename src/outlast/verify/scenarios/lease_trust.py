@@ -31,7 +31,7 @@ LOCK_BEYOND_LEASE_S = 0.8  # seconds by which a lock outlasts it
 MAX_CRASHES = 3
 JOB_TIMEOUT_S = 1.5  # seconds: longer than two statements take on a busy machine
 # Of registered owners, only those with a lease of at most half of LONG_LEASE_S count as gone.
-SHORT_TRUST = BELIEVE._replace(calm=LONG_LEASE_S / 4, unknown=ALWAYS)
+SHORT_TRUST = BELIEVE._replace(stable=LONG_LEASE_S / 4, unknown=ALWAYS)
 
 
 @scenario("late-sweep", removes_jobs=True, max_points=8)
@@ -47,7 +47,7 @@ def late_sweep(ctx: ScenarioContext) -> Iterator[None]:
     time.sleep(EXPIRED_AFTER_S)
     yield
     locked = ctx.ol.store.confirm_locked
-    ctx.run(reclaim, 500, 0, SHORT_TRUST._replace(until=1.0, calm=LONG_LEASE_S), locked)
+    ctx.run(reclaim, 500, 0, SHORT_TRUST._replace(until=1.0, stable=LONG_LEASE_S), locked)
     ctx.run(reclaim, 500, 0, SHORT_TRUST, locked)
     ends = [(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim)) for claim in claims]
     for transition in ctx.finish(ends).lost:
@@ -55,12 +55,12 @@ def late_sweep(ctx: ScenarioContext) -> Iterator[None]:
 
 
 def _see_unproven_calm(ctx: ScenarioContext) -> None:
-    """A period of calm ends with its last probe, and a lock that stops renewals stops a probe."""
+    """A stable period ends with its last probe, and a lock that stops renewals stops a probe."""
     trust = LeaseTrust(LONG_LEASE_S, LONG_LEASE_S / 3)
     trust.observe_clock(HOUR_S, 0.0, 0.01)
     trust.probed(0.0, 0.01)
-    if trust.belief(2 * LONG_LEASE_S).calm > 0:
-        ctx.report("I2", "owner-dead", "a period of calm was believed without a probe")
+    if trust.belief(2 * LONG_LEASE_S).stable > 0:
+        ctx.report("I2", "owner-dead", "a stable period was believed without a probe")
     if ctx.workspace.is_sqlite:
         return
     other = ctx.ol.store.clone(lock_timeout=LOCK_WAIT_S)
@@ -165,7 +165,7 @@ def _see_steps(ctx: ScenarioContext) -> None:
         trust = LeaseTrust(LONG_LEASE_S, LONG_LEASE_S / 3)
         trust.observe_clock(HOUR_S * 10, 0.0, 0.01)
         trust.probed(0.0, 0.01)
-        if not trust.observe_clock(HOUR_S * 10 + step, 1.0, 1.01) or trust.belief(2.0).calm > 0:
+        if not trust.observe_clock(HOUR_S * 10 + step, 1.0, 1.01) or trust.belief(2.0).stable > 0:
             ctx.report("I2", "owner-dead", f"a step of the clock by {step:g} s was not seen")
 
 
