@@ -24,8 +24,8 @@ from outlast.store.sqlite import liveness
 from tests.store.jobs import Run, ending, put, set_all, states, table, take
 from tests.store.test_audit import some_checks
 from tests.support import Database
-from tests.support.maintenance import healer_of
 from tests.support.calm import seasoned
+from tests.support.maintenance import healer_of
 
 LEASE = 15.0  # of the cards below
 CALM = Belief(stable=0.5 * LEASE)

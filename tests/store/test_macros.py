@@ -127,7 +127,7 @@ def test_words_in_the_words_of_each_database(dialect: str, ours: str, theirs: st
         ("SELECT ol.rows()", "f.sql:7: ol.rows(…) takes some arguments, not 0"),
         ("SELECT ol.in_ids(id, )", "f.sql:7: an argument of ol.in_ids(…) is empty"),
         ("SELECT (1,\n  ol.ago((2)\n", "f.sql:8: this parenthesis is not closed"),
-        ("SELECT (1)\n) AS x", "f.sql:8: this parenthesis closes nothing"),
+        ("SELECT (1)\n) AS x", "f.sql:8: this closing parenthesis has no opening one"),
         ("SELECT 1 AS it's", "f.sql:7: this ' is not closed"),
         ('SELECT "x FROM y', 'f.sql:7: this " is not closed'),
         ("SELECT 1 /* and so on", "f.sql:7: this /* is not closed"),

@@ -14,7 +14,7 @@ from outlast.model.ids import new_job_id
 from outlast.ops import quotas
 from outlast.ops.enqueue import enqueue
 from outlast.ops.operation import Op
-from outlast.ops.quotas import enqueue_in_quota, give_back_lapsed, prune_quotas, reserve
+from outlast.ops.quotas import enqueue_in_quota, prune_quotas, reserve, return_lapsed
 from outlast.ops.reclaim import reclaim
 from tests.store.callers import Caller, Psycopg, Sqlite3
 from tests.store.conftest import Run
@@ -51,7 +51,7 @@ def next_period(database: Database, days: int = 1) -> None:
 
 def lapse(app: Outlast) -> int:
     """As if half a minute had passed for reservations; how many jobs were given back."""
-    return app.store.run(give_back_lapsed, 0.0)
+    return app.store.run(return_lapsed, 0.0)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Quotas for jobs of a caller's transaction: counted beside it, before they are inserted."""
+"""Quotas for jobs of a caller's transaction: counted separately, before they are inserted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..model.errors import QuotaExceeded
 from ..model.ids import new_job_id
 from ..model.job import NewJob
 from ..model.lane import BY_TENANT, DEFAULT_LANE
-from ..ops.quotas import Counts, count_jobs, give_back_lapsed, keeps_its_snapshot, reserve
+from ..ops.quotas import Counts, count_jobs, keeps_its_snapshot, reserve, return_lapsed
 from ..store.dialects import SQLITE
 from .faces import Face
 from .room import existing_ids
@@ -18,8 +18,8 @@ async def reserve_for_caller(
     on: Face, jobs: Sequence[NewJob], queues: Collection[str], conn: object
 ) -> str | None:
     """Count the jobs that a caller's transaction is about to insert; returns the reservation. None:
-    they are counted within it. (SQLite has one writer, so nobody else would wait for the counter.
-    A transaction with one snapshot for all its statements would not see the reservation.)"""
+    they are counted within it. (SQLite has one writer, so no other producer would wait for the
+    counter. A transaction with one snapshot for all statements would not see the reservation.)"""
     if on.store.address.dialect == SQLITE or await on.run_on(conn, keeps_its_snapshot()):
         return None
     keyed = [job for job in jobs if job.key is not None]
@@ -31,14 +31,14 @@ async def reserve_for_caller(
     try:
         await on.run(reserve, counts, reservation)
     except QuotaExceeded:
-        if not await on.run(give_back_lapsed):
+        if not await on.run(return_lapsed):
             raise
         await on.run(reserve, counts, reservation)
     return reservation
 
 
 def _expected(on: Face, jobs: Sequence[NewJob], queues: Collection[str]) -> Counts:
-    """Counts by the lanes that jobs will have, as far as this process knows. Where it is wrong,
+    """Counts by the lanes that jobs will have, as far as this process knows. Where these are wrong,
     jobs are counted within the caller's transaction."""
     declared = on.parts.declared_queues
 

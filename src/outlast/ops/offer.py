@@ -103,7 +103,7 @@ def finish_hold_and_claim(
 def owners_of(claims: Sequence[Claim]) -> Op[dict[ClaimKey, str | None]]:
     """The owners of these claims: the remote worker, or the server that offered them; None where
     the claim no longer holds."""
-    rows: Rows = yield Statement("offers_stand", rows=[_by_id(claim) for claim in claims])
+    rows: Rows = yield Statement("claim_owners", rows=[_by_id(claim) for claim in claims])
     now = {(id, fence): worker for id, fence, state, worker in rows if state == State.RUNNING}
     found = {claim.claim_key: (claim, now.get((claim.id, claim.fence))) for claim in claims}
     return {
@@ -134,7 +134,7 @@ def record_late(events: Sequence[dict[str, object]]) -> Op[int]:
 def stored_events(events: Sequence[EventKey]) -> Op[set[tuple[ClaimKey, int]]]:
     """The events that are stored. Those of a lost claim are not."""
     asked = [{"job": claim.id, **claim.guard, "n": n} for claim, n in events]
-    rows: Rows = yield Statement("events_kept", rows=asked)
+    rows: Rows = yield Statement("stored_events", rows=asked)
     return {((job, fence, worker), n) for job, fence, worker, n in rows}
 
 
@@ -142,7 +142,7 @@ def stored_streams(rows: Sequence[EventKey]) -> Op[set[tuple[ClaimKey, int]]]:
     """The rows of output that are stored, or cut off by the job's limit. Those of a lost claim are
     not."""
     asked = [{"job": claim.id, **claim.guard, "n": n + 1} for claim, n in rows]
-    found: Rows = yield Statement("streams_kept", rows=asked)
+    found: Rows = yield Statement("stored_streams", rows=asked)
     return {((job, fence, worker), n - 1) for job, fence, worker, n in found}
 
 

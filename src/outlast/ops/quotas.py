@@ -88,7 +88,7 @@ def reserve(counts: Counts, reservation: str) -> Op[None]:
     yield Statement("reserve_quota", {"id": reservation}, rows=taken)
 
 
-def give_back_lapsed(seconds: float = RESERVED_S) -> Op[int]:
+def return_lapsed(seconds: float = RESERVED_S) -> Op[int]:
     """Return lapsed reservations, of jobs that were rolled back or not inserted; returns the number
     of jobs."""
     yield BEGIN
@@ -99,7 +99,7 @@ def give_back_lapsed(seconds: float = RESERVED_S) -> Op[int]:
         back[queue, lane, float(starts_at)] += int(number)
     if back:
         yield Statement(
-            "give_back_quota",
+            "return_quota",
             rows=[
                 {"queue": queue, "lane": lane, "starts_at": starts_at, "asked": number}
                 for (queue, lane, starts_at), number in sorted(back.items())

@@ -32,5 +32,5 @@ def token_of(hash: str) -> Op[Token | None]:
 
 def valid_sessions(hashes: Collection[str]) -> Op[set[str]]:
     """The sessions that are still valid."""
-    rows: Rows = yield Statement("good_sessions", {"hashes": json.dumps(sorted(hashes))})
+    rows: Rows = yield Statement("valid_sessions", {"hashes": json.dumps(sorted(hashes))})
     return {hash for (hash,) in rows}

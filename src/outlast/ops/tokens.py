@@ -58,7 +58,7 @@ def by_hash(hash: str) -> Op[Token | None]:
 
 def valid_tokens(ids: Collection[str]) -> Op[set[str]]:
     """The tokens that are still valid."""
-    rows: Rows = yield Statement("good_tokens", {"ids": json.dumps(sorted(ids))})
+    rows: Rows = yield Statement("valid_tokens", {"ids": json.dumps(sorted(ids))})
     return {id for (id,) in rows}
 
 

@@ -14,7 +14,7 @@ __all__ = ["OperationRunner", "Store", "open_store"]
 def open_store(
     url: str | None = None, schema: str | None = None, settings: StoreSettings | None = None
 ) -> Store:
-    """The store for a URL. Nothing is opened before its first use."""
+    """The store for a URL. It opens nothing before its first use."""
     address = parse(url, schema)
     settings = settings or StoreSettings.of()
     if address.dialect == POSTGRES:

@@ -86,7 +86,7 @@ def _readable(url: str) -> str:
         decoded = "\0"
     if "\0" in decoded:
         raise InvalidSetting(
-            field="url", reason="has an escape such as %FF that is no UTF-8 text, or U+0000"
+            field="url", reason="has an escape such as %FF that is not UTF-8 text, or U+0000"
         )
     return url
 

@@ -35,7 +35,7 @@ class OperationRunner(Protocol):
 
 
 class ArchivePartitions(Protocol):
-    """Makes and drops the tables of the archive, one for each day."""
+    """Creates and drops the tables of the archive, one for each day."""
 
     def create(self, day: int) -> bool: ...
 
@@ -50,7 +50,7 @@ class Store(ABC):
     MAX_TRIES: ClassVar[int] = 6
     can_notify: ClassVar[bool] = False  # whether workers can be notified of new jobs
     can_copy: ClassVar[bool] = False  # whether `BulkInsert` works on its connections
-    pooled: bool = False  # whether a pooler shares out the server's sessions
+    pooled: bool = False  # whether a pooler shares the server's sessions
     thread_bound: ClassVar[bool] = False  # whether each thread has a connection of its own
     partitions: ArchivePartitions | None = None  # of the archive; None: this database has none
     holds_liveness_lock = False  # whether a liveness lock is held for the worker that listens here
@@ -61,7 +61,7 @@ class Store(ABC):
         self.queries: dict[str, Query] = queries(address.dialect, address.schema)
         self.callers: WeakSet[object] = (
             WeakSet()
-        )  # callers' connections known to reach this database
+        )  # callers' connections known to lead to this database
         self.addresses: set[tuple[str, int, str]] = set()  # of this store's own connections
         self._checked = False
         self._checking = threading.Lock()
@@ -114,9 +114,9 @@ class Store(ABC):
         raise AssertionError("unreachable")
 
     def _pause(self, error: StoreError, tried: int, until: float) -> float | None:
-        """Seconds to wait after this error before the next try; None gives up. A broken connection
+        """Seconds to wait after this error before the next try; None: no retry. A broken connection
         is replaced at once. There is no retry if no connection can be opened, or after the
-        deadline: that decision is the caller's."""
+        deadline: the caller decides then."""
         if isinstance(error, Contention):
             return None if tried == self.MAX_TRIES else random.uniform(0, 0.01 * 2**tried)
         again = tried <= 2 and time.monotonic() < until
@@ -163,7 +163,7 @@ class Store(ABC):
 
     @abstractmethod
     def pending_migrations(self) -> tuple[Migration, ...]:
-        """What `migrate` would apply; changes nothing."""
+        """The migrations that `migrate` would apply; changes nothing."""
 
     @abstractmethod
     def run_once(self, op: Op[T]) -> T: ...
@@ -175,9 +175,9 @@ class Store(ABC):
     async def listen_for_jobs(
         self, worker: str, notify: Callable[[str], None], every: float
     ) -> None:
-        """Call `notify` with the name of each queue that changed ("" for any), for ever, and hold
-        the worker's liveness lock meanwhile. May fail: the caller retries, polling finds the jobs
-        meanwhile, and leases hold."""
+        """Call `notify` with the name of each changed queue ("" for any), for ever, and hold the
+        worker's liveness lock meanwhile. May fail: the caller retries; until then, polling finds
+        the jobs, and leases hold."""
 
     @abstractmethod
     async def listen_for_events(self, notify: Callable[[], None], every: float) -> None:
@@ -186,11 +186,11 @@ class Store(ABC):
 
     @abstractmethod
     def confirm_dead(self, workers: Sequence[str]) -> list[str]:
-        """Those of the suspected workers that are dead."""
+        """The suspected workers that are dead."""
 
     @abstractmethod
     def confirm_locked(self, workers: Sequence[str]) -> list[str]:
-        """Those of the workers that really hold their liveness lock."""
+        """The workers that really hold their liveness lock."""
 
     def forget_workers(self, workers: Sequence[str]) -> None:  # noqa: B027
         """Remove the liveness files of workers that are gone for good."""

@@ -1,14 +1,14 @@
-"""Lists of columns that SQL and Python share, made from the values that rows are read into.
+"""Lists of columns that SQL and Python share, generated from the values that rows are read into.
 
-The fields of a value are written once, in the value; `ol.job_columns` and the like are fragments
+The fields of a value are listed once, in its class; `ol.job_columns` and the like are fragments
 with an expression for each, in the order of the fields. So a row can be read by position, which is
-the fastest, and nobody has to keep two lists the same.
+the fastest way, and no two lists have to agree.
 
-    ol.job_columns      a `Job`, of the table `j`
-    ol.claim_columns    a `Claim`, of the table that is updated or read
+    ol.job_columns      a `Job`, from the table `j`
+    ol.claim_columns    a `Claim`, from the table that is updated or read
     ol.worker_columns   a `WorkerInfo`
-    ol.token_columns    a `Token`, of the table `k`
-    ol.schedule_columns a `StoredSchedule`, of the table `j`
+    ol.token_columns    a `Token`, from the table `k`
+    ol.schedule_columns a `StoredSchedule`, from the table `j`
     ol.new_job_row      the columns of a `NewJob` with their types, for ol.rows
 """
 
@@ -24,17 +24,17 @@ from ..model.schedule_state import SCHEDULE_COLUMNS
 from ..ops.report import WorkerInfo
 from .macros import SqlSource
 
-# What is no text, number or boolean on PostgreSQL is read as a text, and a moment as seconds.
+# On PostgreSQL, a column other than text, number or boolean is read as text, a time as seconds.
 _IDS = frozenset({"id", "flow", "team", "last_job"})
 _JSON = frozenset({
     "args", "result", "error", "retry", "hooks", "queues", "tasks", "scopes",
     "spec", "job", "code", "changes", "active", "recent",
     "fired_ticks",
 })  # fmt: skip
-_MOMENTS = frozenset({"lease_until", "last_tick"})  # and what ends with _at
+_MOMENTS = frozenset({"lease_until", "last_tick"})  # and names that end with _at
 
-# Fields that are no columns. (SQLite 3.40 takes every column for NOT NULL in RETURNING, so whether
-# there are hooks is found otherwise.)
+# Fields that are not columns. (In RETURNING, SQLite 3.40 takes every column for NOT NULL, so hooks
+# are detected by their text.)
 _COMPUTED = {
     "has_dependents": "tied",
     "has_hooks": "COALESCE(CAST(hooks AS text), '') <> ''",

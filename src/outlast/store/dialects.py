@@ -1,28 +1,28 @@
-"""The words of our SQL that are not SQL, and what each database says instead.
+"""Our words in SQL, and their translation for each database.
 
     ol.job            a table of ours: "outlast".job or outlast_job
-    ol.table_name(t)  that name as a text
+    ol.table_name(t)  that name as text
     ol.now()          the database's clock
-    ol.later(s)       that many seconds from now;  ol.ago(s)  before now
-    ol.epoch(t)       a moment as seconds since 1970
-    ol.moment(x)      the moment that is so many seconds after 1970
+    ol.later(s)       a time, seconds from now;  ol.ago(s)  seconds before now
+    ol.epoch(t)       a time as seconds since 1970
+    ol.moment(x)      the time of so many seconds since 1970
     ol.id(:x)         a parameter that is a job id;  ol.json(:x), ol.boolean(:x) likewise
     ol.each(:x)       the texts of a JSON array;  ol.each_id(:x)  the job ids
     ol.in_ids(x, :y)  whether x is one of the job ids in a JSON array;  ol.not_in_ids(x, :y)
-    ol.rows(a text, …)   a statement's rows, which travel as one JSON parameter, as a table `t`
-    ol.columns(a = x, …)   of an INSERT, each beside what is selected for it
+    ol.rows(a text, …)   a statement's rows, passed as one JSON parameter, as a table `t`
+    ol.columns(a = x, …)   the columns of an INSERT, each with the expression selected for it
     ol.values(a = x, …)    the same for one row, without a SELECT
-    ol.updated(x)     a column of the updated table `j` in RETURNING, where `t` has one of that name
-    ol.proof()        what a proof of life says that was given now
-    ol.index(name)    an index of ours where it is made;  ol.old_index(name)  where it is dropped
-    ol.place(e)       where an event stands for those who read them
+    ol.updated(x)     in RETURNING, a column of the updated table `j`, where `t` has the same name
+    ol.proof()        the value of a proof of liveness given now
+    ol.index(name)    an index of ours where it is created;  ol.old_index(name)  where it is dropped
+    ol.place(e)       an event's position for readers
     ol.least(a, b)    the lesser of two numbers;  ol.greatest(a, b)
-    ol.whole(x)       a number that is not negative, without its fraction
-    ol.lane_lock(q, l)   the number of the advisory lock of a lane, or ('') of a whole queue
+    ol.whole(x)       a non-negative number without its fraction
+    ol.lane_lock(q, l)   the key of the advisory lock of a lane, or ('') of a whole queue
     ol.claim_columns  a fragment, defined by `-- fragment: claim_columns`
 
-PostgreSQL is given an array by `ol.in_ids`, and so looks the jobs up one by one, by their keys:
-after a purge its statistics may say for a minute that there are hardly any jobs, and then it would
+On PostgreSQL, `ol.in_ids` becomes an array, so that jobs are looked up one by one, by their keys:
+after a purge the statistics may say for a minute that there are hardly any jobs, and a join would
 read them all for each id.
 """
 
@@ -42,8 +42,8 @@ TABLES = frozenset(
 )
 
 SQLITE_NOW = "((julianday('now') - 2440587.5) * 86400.0)"
-# Locks go with the server's memory. When one of its processes crashes, that is made anew, and the
-# time of its start stays the same: what tells is that its statistics begin again.
+# Liveness locks are lost with the server's memory. If one of its processes crashes, the memory is
+# reset, but the start time stays the same: the reset shows in the start of its statistics.
 _POSTGRES_PROOF = (
     "(SELECT concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),"
     " extract(epoch FROM stats_reset)) FROM pg_stat_bgwriter)"
@@ -51,7 +51,7 @@ _POSTGRES_PROOF = (
 
 
 def _as(template: str) -> Macro:
-    """A macro that takes as many arguments as the template has braces."""
+    """A macro with as many arguments as the template has braces."""
     return Macro(template.format, template.count("{}"))
 
 
@@ -60,7 +60,7 @@ def _recordset(*columns: str) -> str:
 
 
 def _json_rows(*columns: str) -> str:
-    names = [column.split()[0] for column in ", ".join(columns).split(",")]  # a fragment is many
+    names = [column.split()[0] for column in ", ".join(columns).split(",")]  # a fragment has many
     found = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in names)
     return f"(SELECT {found} FROM json_each(:rows)) AS t"  # noqa: S608 - names from our own files
 
@@ -84,7 +84,7 @@ def _names_and_values(columns: Sequence[str]) -> tuple[str, str]:
 
 
 def _sqlite_epoch(moment: str) -> str:
-    """A column holds whatever was put in; the clock, what it says."""
+    """A time as seconds. A column may hold any type; the clock is a number already."""
     return moment if moment == SQLITE_NOW else f"CAST({moment} AS REAL)"
 
 
@@ -137,7 +137,8 @@ _MACROS: dict[str, dict[str, Macro]] = {
 
 
 class DialectNamespace:
-    """What the words mean in one schema of one database. Fragments are expanded when first used."""
+    """The meaning of our words in one schema of one database. Fragments are expanded when first
+    used."""
 
     def __init__(
         self, dialect: str, schema: str, fragments: Mapping[str, SqlSource] | None = None
@@ -156,7 +157,7 @@ class DialectNamespace:
         }
 
     def _lane_lock(self, queue: str, lane: str) -> str:
-        """Locks are the whole server's: the key says whose they are."""
+        """The key of a lane's lock. Locks belong to the whole server: the key names the schema."""
         parts = f"'outlast lane', '{self.schema}', CAST({queue} AS text), CAST({lane} AS text)"
         return f"hashtextextended(concat_ws('/', {parts}), 0)"
 
@@ -172,19 +173,20 @@ class DialectNamespace:
 
 
 def translate(source: SqlSource | str, dialect: str, schema: str) -> str:
-    """Our words in the words of one database."""
+    """Translate our words for one database."""
     source = SqlSource(source) if isinstance(source, str) else source
     return expand(source, DialectNamespace(dialect, schema))
 
 
 def table(name: str, dialect: str, schema: str) -> str:
     if name not in TABLES:
-        raise ValueError(f"{name} is no table of ours")
+        raise ValueError(f"{name} is not a table of ours")
     return _named(name, dialect, schema)
 
 
 def index(name: str, dialect: str, schema: str) -> str:
-    """On PostgreSQL an index is where its table is; on SQLite it shares the tables' names."""
+    """The name of an index. On PostgreSQL it is in its table's schema; on SQLite it shares the
+    namespace of tables."""
     return name if dialect == POSTGRES else f"{schema}_{name}"
 
 

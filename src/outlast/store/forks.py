@@ -36,7 +36,7 @@ class ForkAware(Protocol):
         """In the child: start over, without the threads and locks of the parent."""
 
 
-IMPORT_WAIT_S = 1.0  # seconds at most: a program that runs while it is imported never ends that
+IMPORT_WAIT_S = 1.0  # maximum seconds: a program that runs during its own import never ends it
 IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 
 _registered: WeakSet[ForkAware] = WeakSet()
@@ -69,7 +69,7 @@ def _importing_elsewhere() -> bool:
 def _wait_for_imports() -> None:
     until = time.monotonic() + IMPORT_WAIT_S
     while _importing_elsewhere() and time.monotonic() < until:
-        time.sleep(0.001)  # nobody announces the end of an import
+        time.sleep(0.001)  # there is no event for the end of an import
 
 
 def _before() -> None:

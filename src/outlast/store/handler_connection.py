@@ -120,7 +120,7 @@ def _open_sqlite(store: Store) -> Iterator[HandlerTransaction]:
 
 
 class AsyncSqliteHandlerTransaction:
-    """Runs calls that may wait for a lock or for the disk in a thread."""
+    """The asyncio counterpart: calls that may wait for a lock or the disk run in a thread."""
 
     def __init__(self, inner: SqliteHandlerTransaction) -> None:
         self.inner, self.connection = inner, inner.connection
@@ -252,7 +252,7 @@ async def _abegin_postgres(store: Any, stack: AsyncExitStack) -> AsyncPostgresHa
         return transaction
 
 
-_ROLLBACK = (RuntimeError, RuntimeError("taken back"), None)
+_ROLLBACK = (RuntimeError, RuntimeError("rolled back"), None)
 
 
 def _translate_postgres_errors() -> AbstractContextManager[None]:

@@ -83,7 +83,7 @@ def expand(source: SqlSource, names: Namespace) -> str:
             pieces.append(_named(source, token.start(), macro, names))
         elif mark == ")":
             if innermost is whole:
-                source.fail(token.start(), "this parenthesis closes nothing")
+                source.fail(token.start(), "this closing parenthesis has no opening one")
             inside.pop()
             inside[-1].arguments[-1].append(_closed(source, innermost, names))
         elif mark == "," and innermost.macro is not None:

@@ -1,8 +1,8 @@
 """A store whose clock is ahead of the database's: time travel for tests.
 
-Every statement takes the time from the database, by `ol.now()` and its relatives. Here that
-expression has a constant added to it, so leases, schedules, retries and expiries all see the same
-later time, on both databases, and no machine's clock is touched.
+Every statement takes the time from the database, by `ol.now()` and its relatives. Here a constant
+is added to that expression, so leases, schedules, retries and expiries all see the same later time,
+on both databases, and no machine's clock is changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MovedQueries(Queries):
         return query
 
     def _moved(self, sql: str) -> str:
-        """The number is ours: nothing that a caller wrote becomes SQL."""
+        """The statement with a shifted clock. The number is ours: no caller's text becomes SQL."""
         ahead = f"{self.ahead:.6f}"
         if self._dialect != POSTGRES:
             return sql.replace(SQLITE_NOW, f"({SQLITE_NOW} + {ahead})")

@@ -22,7 +22,7 @@ class NotifyLimiter:
         self._last: dict[str, float] = {}
 
     def is_quiet(self, queue: str) -> bool:
-        """Whether nothing was sent for a while. Once something is, `sent` is to be told."""
+        """Whether no notification was sent for a while. If so, the caller calls `sent` next."""
         return self._clock() - self._last.get(queue, -1e9) >= QUIET_S
 
     def sent(self, queue: str) -> None:

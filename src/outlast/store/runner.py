@@ -30,7 +30,7 @@ class AsyncSession(AbstractAsyncContextManager["AsyncSession"], Protocol):
 
 
 def drive(op: Op[T], session: Session, first: Step | None = None) -> T:
-    """Run an operation to its end; `first` is the step that one has yielded which was started."""
+    """Run an operation to its end; `first` is the step that a started operation has yielded."""
     try:
         with session:
             answer: Any = None

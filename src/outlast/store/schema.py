@@ -6,8 +6,8 @@ install runs the same files, in one transaction. Each file has a line `-- compat
 the oldest version that a process must know to work with its tables; it is recorded, so
 that old and new processes run side by side during a deploy.
 
-A file for tables that are in use, and large, has steps instead. Each is committed and recorded on
-its own, so that an interrupted upgrade goes on where it was:
+A file for large tables in use has steps instead. Each is committed and recorded on its own, so that
+an interrupted upgrade continues where it was:
 
     -- change: add the colour of a job
     ALTER TABLE ol.job ADD COLUMN colour text;
@@ -17,7 +17,7 @@ its own, so that an interrupted upgrade goes on where it was:
     UPDATE ol.job SET colour = 'blue' WHERE id IN (
         SELECT id FROM ol.job WHERE colour IS NULL LIMIT 5000);
 
-A change waits half a second for its locks, and tries again; an index is built beside the work (on
+A change waits half a second for its locks, and is retried; an index is built concurrently (on
 SQLite, CONCURRENTLY is left out); a backfill is repeated until it changes no row.
 """
 
@@ -61,8 +61,8 @@ class Migration:
     version: int
     # A process that knows version n works with tables of this later version if that is at most n.
     compatible_from: int
-    statements: tuple[str, ...]  # all of it, for tables that are new, or in one transaction
-    steps: tuple[MigrationStep, ...] = ()  # for tables that are in use; none: in one transaction
+    statements: tuple[str, ...]  # for new tables, or in one transaction
+    steps: tuple[MigrationStep, ...] = ()  # for tables in use; none: in one transaction
 
 
 class SchemaVersion(NamedTuple):
@@ -113,12 +113,12 @@ def _steps(source: SqlSource, dialect: str, schema: str) -> Iterator[MigrationSt
 
 
 def blocking(statement: str) -> str:
-    """The same index, built in a transaction."""
+    """The same index, built within a transaction."""
     return re.sub(r"\bINDEX CONCURRENTLY\b", "INDEX", statement)
 
 
 def pending(known: tuple[Migration, ...], found: SchemaVersion) -> tuple[Migration, ...]:
-    """What an upgrade of these tables would apply."""
+    """The migrations that an upgrade of these tables would apply."""
     if found.early:
         raise SchemaMismatch(reason=EARLY)
     return tuple(migration for migration in known if migration.version > found.version)

@@ -1,7 +1,7 @@
 """The form of a file of SQL: sections, each a statement or a fragment.
 
     -- name: await_job
-    -- One line, or more, of what it is for.
+    -- One line, or more, on its purpose.
     -- postgres: why it differs
     SELECT state FROM ol.job WHERE id = ol.id(:id) FOR UPDATE
     -- sqlite: why it differs

@@ -72,7 +72,7 @@ def _translated(dialect: str, name: str) -> Query:
     package = package if colon else __package__
     if (source := _sources(dialect, package).get(name)) is None:
         raise KeyError(f"there is no statement {name!r}")
-    # A namespace for each, since it remembers what it is expanding: others may be here too.
+    # A namespace for each: it keeps the state of its expansion, and threads may run at once.
     names = DialectNamespace(dialect, _SCHEMA, source.fragments)
     return _query(name, source.purpose, expand(source.text, names) if source.text else "")
 
@@ -85,7 +85,7 @@ class _StatementSource(NamedTuple):
 
 @cache
 def _sources(dialect: str, package: str) -> dict[str, _StatementSource]:
-    """A package's statements as they are written."""
+    """A package's statements, untranslated."""
     sections = sql_file.read(files(package).joinpath("sql")).values()
     told = {section.name: section.source(dialect) for section in sections}
     fragments = {s.name: text for s in sections if s.kind == "fragment" and (text := told[s.name])}

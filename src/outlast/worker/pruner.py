@@ -10,7 +10,7 @@ from ..model.settings import RetentionSettings
 from ..ops import events, retention
 from ..ops.duties import DutyTally
 from ..ops.lanes import prune_lanes
-from ..ops.quotas import give_back_lapsed, prune_quotas
+from ..ops.quotas import prune_quotas, return_lapsed
 from ..ops.retention import prune_queue, queue_retentions
 from ..store import Store
 from ..store.blobs.store import Blobs, adelete_blobs
@@ -62,7 +62,7 @@ class Pruner:
                 if self._state.stopping:
                     break
                 await asyncio.sleep(PAUSE_S)
-        await self._store.arun(give_back_lapsed)
+        await self._store.arun(return_lapsed)
 
     async def _sequence_events(self) -> None:
         """Assign positions to events, which their followers do otherwise. Without followers, the

@@ -52,7 +52,7 @@ class BlobStore(Protocol):
 
 
 def open_blobs(given: object) -> BlobStore:
-    """The blob store that a setting names, or is."""
+    """The blob store of a setting: a URL, or the store itself."""
     if isinstance(given, BlobStore):
         return given
     if not isinstance(given, str):

@@ -3,7 +3,7 @@
 A job can only commit with the caller's rows if both are in one database. Another file or server may
 have tables of the same names: the job would be stored where no worker polls.
 
-A SQLite connection is asked for its files each time, from memory. A connection to PostgreSQL is
+A SQLite connection reports its files each time, from memory. A connection to PostgreSQL is
 accepted if its driver names the host, port and database of the store's own. Otherwise (a pooler, a
 socket, another spelling) its database's oid and its server's system identifier, which a standby
 shares with its primary, are compared, and its host, port and database are remembered. An
@@ -27,7 +27,7 @@ DatabaseIdentity = tuple[int, str | None]  # a database's oid; its server's iden
 
 
 def is_known(driver: Any, store: Store) -> bool:
-    """Whether it is known to lead to the store's database, without a query."""
+    """Whether a connection is known to lead to the store's database, without a query."""
     if store.leads_here(driver):
         return True
     if store.address.dialect == SQLITE:
@@ -40,7 +40,7 @@ def is_known(driver: Any, store: Store) -> bool:
 
 
 def remember(driver: Any, store: Store) -> None:
-    """Remember that it leads to the store's database."""
+    """Remember that a connection leads to the store's database."""
     if store.address.dialect == SQLITE:
         return
     with suppress(TypeError):

@@ -55,7 +55,7 @@ class CallerSession(ABC):
         return self.connection
 
     def copy(self, query: Query, step: BulkInsert) -> None:
-        """Send many rows; only where `can_copy_on` says so."""
+        """Send many rows; only where `can_copy_on` allows it."""
         raise NotImplementedError
 
     @abstractmethod
@@ -101,20 +101,20 @@ class AsyncCallerSession(ABC):
         return await self.execute(query, step)
 
     def driver(self) -> Any:
-        """As above."""
+        """As in CallerSession."""
         return self.connection
 
     async def copy(self, query: Query, step: BulkInsert) -> None:
-        """As above."""
+        """As in CallerSession."""
         raise NotImplementedError
 
     @abstractmethod
     async def savepoint(self) -> AbstractAsyncContextManager[Any]:
-        """As above."""
+        """As in CallerSession."""
 
     @abstractmethod
     async def execute(self, query: Query, statement: Statement) -> Rows:
-        """As above."""
+        """As in CallerSession."""
 
 
 def commits_by_itself(connection: Any) -> bool:

@@ -39,22 +39,22 @@ CREATE TABLE ol.job (
     -- A part of a flow whose jobs fail together.
     team uuid,
     needs text NOT NULL DEFAULT 'succeeded' CHECK (needs IN ('succeeded', 'finished')),
-    -- How many of its prerequisites have still to end; of all, or of a quorum. A waiting job waits for
+    -- How many of its prerequisites have still to end; of all, or of a quorum. A waiting job must wait for
     -- something: nothing else would ever start it.
     waits_for integer NOT NULL DEFAULT 0
         CHECK (waits_for >= 0 AND (state <> 'waiting' OR waits_for > 0 OR wait_name IS NOT NULL)),
     quorum integer CHECK (quorum > 0),
-    -- Its end concerns others: followers, hooks, a team.
+    -- Its end affects others: dependents, hooks, a team.
     tied boolean NOT NULL DEFAULT false,
     hooks json,
-    -- Its prerequisites existed already, and it was enqueued in somebody else's transaction: they are
-    -- to be counted once more.
+    -- Its prerequisites existed already, and it was enqueued in a caller's own transaction: they must be
+    -- recounted.
     unlinked boolean NOT NULL DEFAULT false,
     -- Its handler waits: the name of its wait, and when the wait is over, or times out. A sleeping job is
     -- scheduled; one that waits for a signal or for another job is waiting.
     wait_name text CHECK (wait_name <> ''),
     wait_until timestamptz,
-    -- The handler of another job waits for the end of this one.
+    -- A handler of another job waits for the end of this one.
     awaited boolean NOT NULL DEFAULT false,
     -- An owner and a lease while it runs, and only then; a final job has an end, and only then.
     CONSTRAINT job_owned CHECK ((state = 'running') = (lease_until IS NOT NULL)),
@@ -76,16 +76,16 @@ CREATE TABLE ol.job (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- The claim's own order, over nothing but what can be claimed.
+-- The order of the claim, over claimable jobs only.
 CREATE INDEX job_ready ON ol.job (queue, priority DESC, run_at, id) WHERE state = 'ready';
 -- Jobs that one more lost worker would end: claimed apart from each other. (A sum overflows at the
 -- largest number of crashes, and then no statement that makes such a job ready could succeed: so a
 -- difference is compared.)
 CREATE INDEX job_last_life ON ol.job (queue, priority DESC, run_at, id)
     WHERE state = 'ready' AND crashes > 0 AND crashes >= max_crashes - 1;
--- Of limited queues alone: jobs without a lane have no entry in these. The heads of lanes, the slots
+-- Only for limited queues: jobs without a lane have no entry in these. The heads of lanes, the slots
 -- that are taken, and begun jobs that hold an ordered lane until they end
--- or wait. (Descending, so that whoever looks for the next lane comes upon its last job.)
+-- or wait. (Descending, so that a search for the next lane finds its last job first.)
 CREATE INDEX job_lane_ready ON ol.job (queue DESC, lane DESC, priority DESC, run_at, id)
     WHERE state = 'ready' AND lane IS NOT NULL;
 CREATE INDEX job_lane_running ON ol.job (queue, lane, started_at)
@@ -96,7 +96,7 @@ CREATE INDEX job_lane_dead ON ol.job (queue, lane) WHERE state = 'dead' AND lane
 CREATE INDEX job_due ON ol.job (run_at, id) WHERE state = 'scheduled';
 CREATE INDEX job_lease ON ol.job (lease_until) WHERE state = 'running';
 CREATE INDEX job_ended ON ol.job (finished_at) WHERE state IN ('succeeded', 'cancelled');
--- Going dead is rare: two indexes of that cost the way of a job that succeeds nothing.
+-- Going dead is rare: these two indexes cost a job that succeeds nothing.
 CREATE INDEX job_dead ON ol.job (id) WHERE state = 'dead';
 CREATE INDEX job_dead_at ON ol.job (finished_at) WHERE state = 'dead';
 CREATE INDEX job_expiry ON ol.job (expires_at)
@@ -108,18 +108,18 @@ CREATE INDEX job_unlinked ON ol.job (id) WHERE state = 'waiting' AND unlinked;
 -- Waits that time out.
 CREATE INDEX job_wait_until ON ol.job (wait_until, id)
     WHERE state = 'waiting' AND wait_until IS NOT NULL;
--- One index for all that is asked of a flow's jobs: each version of a row costs an entry in each.
+-- One index for all queries on a flow's jobs: each version of a row costs an entry in each index.
 CREATE INDEX job_flow ON ol.job (flow, state, id) WHERE flow IS NOT NULL;
 CREATE INDEX job_team_live ON ol.job (team)
     WHERE team IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready', 'running');
 
--- The archive: succeeded jobs that nothing else refers to, by the day (UTC) on which they ended. Its
--- partitions, `past_YYYYMMDD`, are made and dropped by the duty `archive`; there is no default one, which
--- would be searched whenever one is made. An id is in `job` or here, never in both. The row is as it was.
+-- The archive: succeeded jobs that nothing else refers to, by the day (UTC) on which they ended. The duty
+-- `archive` creates and drops its partitions, `past_YYYYMMDD`; there is no default one, which would be
+-- searched whenever one is created. An id is in `job` or here, never in both. Rows are moved unchanged.
 CREATE TABLE ol.past (LIKE ol.job INCLUDING DEFAULTS) PARTITION BY RANGE (finished_at);
 CREATE INDEX past_id ON ol.past (id);
 
--- How many jobs the archive has of each day and kind, so that nobody counts them.
+-- The number of archived jobs of each day and kind, so that no query counts them.
 CREATE TABLE ol.past_count (
     day date NOT NULL, -- UTC
     tenant text NOT NULL,
@@ -129,8 +129,8 @@ CREATE TABLE ol.past_count (
     PRIMARY KEY (day, tenant, queue, task)
 ) WITH (fillfactor = 70);
 
--- Unique keys: the job that was made last under each, and when calls of that key began to count. Whether
--- that job still stands in the way of another is read from its own row.
+-- Unique keys: the last job inserted under each, and when calls of that key began to count. Whether that
+-- job still blocks another one is read from its own row.
 CREATE TABLE ol.unique_key (
     tenant text NOT NULL,
     queue text NOT NULL,
@@ -160,7 +160,7 @@ CREATE TABLE ol.flow (
     created_at timestamptz NOT NULL,
     cancelled_at timestamptz,
     reason text,
-    -- When all of its jobs had been cancelled: until then, any worker goes on with it.
+    -- When all of its jobs had been cancelled: until then, any worker continues.
     settled_at timestamptz,
     -- The idempotency key of a whole flow, a digest of its calls, and the ids of its jobs in the order
     -- in which they were enqueued.
@@ -223,8 +223,8 @@ CREATE TABLE ol.wait (
 );
 CREATE INDEX wait_awaits ON ol.wait (awaits) WHERE awaits IS NOT NULL AND ended_at IS NULL;
 
--- Values sent to jobs, in the order of arrival: kept until a wait takes them, each once. `unseen`: sent in a
--- caller's own transaction, which must not lock the row of its job; after the commit, any worker looks
+-- Values sent to jobs, in the order of arrival: stored until a wait takes them, each once. `unseen`: sent in
+-- a caller's own transaction, which must not lock the row of its job; after the commit, any worker checks
 -- whether that job waits for it.
 CREATE TABLE ol.signal (
     seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -242,8 +242,8 @@ CREATE INDEX signal_kept ON ol.signal (job, seq) WHERE taken_by IS NULL;
 CREATE UNIQUE INDEX signal_key ON ol.signal (job, name, key) WHERE key IS NOT NULL;
 CREATE INDEX signal_unseen ON ol.signal (seq) WHERE unseen;
 
--- One-time links: whoever has one may send a signal, once. The secret is in the address alone; `hash` is its
--- SHA-256. `choices` are labels and values to choose from; without them, `form` is the JSON schema of the
+-- One-time links: the holder of one may send a signal, once. Only the address contains the secret; `hash` is
+-- its SHA-256. `choices` are labels and values to choose from; without them, `form` is the JSON schema of the
 -- value. `used_by` names the request that used it: a repeat after a lost response is the same use.
 CREATE TABLE ol.signal_link (
     id uuid PRIMARY KEY,
@@ -263,8 +263,8 @@ CREATE TABLE ol.signal_link (
 );
 CREATE INDEX signal_link_job ON ol.signal_link (job, id);
 
--- The output that a job streams, in the order of its claims; `data` is an array of the chunks of a moment, or
--- none where the output was cut off. `total` counts the bytes of the job's output up to here.
+-- The output that a job streams, in the order of its claims; `data` is an array of chunks, or null where the
+-- output was cut off. `total` counts the bytes of the job's output up to here.
 CREATE TABLE ol.stream (
     job uuid NOT NULL,
     fence bigint NOT NULL,
@@ -277,10 +277,10 @@ CREATE TABLE ol.stream (
 );
 
 -- Progress, logs and the actions of operators. `seq` orders a job's events as they were accepted. An
--- attempt's events have a number under its claim, so that one that is sent again is kept once.
--- `place` is the position for readers: numbers become visible in the order in which they were taken
--- only if nobody who took one commits late. A place is given to what has been committed, by one at a
--- time: whoever has seen a place has seen, or can see, every lower one.
+-- attempt's events are numbered under its claim, so that a repeated one is stored once.
+-- `place` is the position for readers: sequence numbers become visible in order only if no transaction
+-- commits late. Places are assigned to committed events by one process at a time: a reader that has
+-- seen a place has seen, or can see, every lower one.
 CREATE TABLE ol.event (
     seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     job uuid,
@@ -292,7 +292,7 @@ CREATE TABLE ol.event (
     at timestamptz NOT NULL,
     place bigint
 );
--- (Events without a place stand last, and are found too.)
+-- (Events without a place come last, and are found, too.)
 CREATE INDEX event_job ON ol.event (job, place);
 CREATE UNIQUE INDEX event_said ON ol.event (job, fence, n) WHERE n IS NOT NULL;
 CREATE UNIQUE INDEX event_place ON ol.event (place) WHERE place IS NOT NULL;
@@ -300,7 +300,7 @@ CREATE INDEX event_new ON ol.event (seq) WHERE place IS NULL;
 -- Lost workers, and refused writes.
 CREATE INDEX event_loss ON ol.event (seq) WHERE kind IN ('worker-lost', 'write-refused');
 
--- Counters for all, where a gap or a number given twice would matter.
+-- Counters, where a gap or a duplicate number would matter.
 CREATE TABLE ol.counter (
     name text PRIMARY KEY,
     value bigint NOT NULL
@@ -320,11 +320,11 @@ CREATE TABLE ol.worker (
     lease double precision NOT NULL,
     started_at timestamptz NOT NULL,
     seen_at timestamptz NOT NULL,
-    -- Under which start of the server its liveness lock was taken; without one, its leases alone speak.
+    -- The server start under which it acquired its liveness lock; null: only its leases count.
     proof text,
-    -- Whether an operator told it to claim no more.
+    -- Whether an operator asked it to drain.
     drain boolean NOT NULL DEFAULT false,
-    -- Why it cannot report outcomes; none: it can.
+    -- Why it cannot report outcomes; null: it can.
     trouble text
 );
 
@@ -332,34 +332,34 @@ CREATE TABLE ol.queue (
     name text PRIMARY KEY,
     paused boolean NOT NULL DEFAULT false,
     changed_at timestamptz NOT NULL,
-    -- For how many seconds ended jobs are kept at the most; none: as long as in all other queues.
+    -- Maximum seconds that ended jobs are kept; null: the default.
     keep double precision CHECK (keep >= 0),
     -- Its jobs have lanes, and only the claim by lanes takes them.
     limited boolean NOT NULL DEFAULT false,
-    -- Limits as the code declares them, and those that an operator changed since; the columns below
-    -- hold what is in force.
+    -- Limits as the code declares them, and an operator's overrides; the columns below hold the limits
+    -- in force.
     declared json,
     overrides json,
     running integer CHECK (running >= 0),
     lane_by text CHECK (lane_by = 'tenant'), -- lane of a job that names none; none: 'default'
     lane_running integer CHECK (lane_running >= 0),
-    rate double precision CHECK (rate > 0), -- starts a second
+    rate double precision CHECK (rate > 0), -- starts per second
     lane_rate double precision CHECK (lane_rate > 0),
     burst double precision CHECK (burst >= 1), -- tokens that a full bucket holds; none: one second's
     weights json,
     ordered boolean NOT NULL DEFAULT false,
-    lane_batch integer CHECK (lane_batch > 0), -- of an ordered lane, taken together; none: one
+    lane_batch integer CHECK (lane_batch > 0), -- jobs of an ordered lane, claimed together; null: one
     on_dead text CHECK (on_dead IN ('pass', 'block')),
-    most_waiting integer CHECK (most_waiting > 0), -- ready jobs that it may hold; none: any number
+    most_waiting integer CHECK (most_waiting > 0), -- maximum ready jobs; null: unlimited
     overflow text CHECK (overflow IN ('tell', 'refuse', 'drop_oldest', 'drop_new', 'wait')),
-    quota integer CHECK (quota > 0), -- jobs that it admits in a period; none: any number
+    quota integer CHECK (quota > 0), -- maximum jobs in a period; null: unlimited
     quota_period double precision CHECK (quota_period > 0), -- seconds
     lane_quota integer CHECK (lane_quota > 0),
     lane_quota_period double precision CHECK (lane_quota_period > 0)
 );
 
--- How many jobs queues with quotas, and their lanes, have admitted in a period. The lane '' is the whole
--- queue.
+-- The number of jobs that queues with quotas, and their lanes, have admitted in a period. The lane '' is the
+-- whole queue.
 CREATE TABLE ol.quota (
     queue text NOT NULL,
     lane text NOT NULL,
@@ -368,7 +368,7 @@ CREATE TABLE ol.quota (
     PRIMARY KEY (queue, lane)
 ) WITH (fillfactor = 50);
 
--- Jobs that were counted for a transaction of a caller, until it settles them.
+-- Jobs counted for a caller's transaction, until it settles them.
 CREATE TABLE ol.quota_reservation (
     id uuid NOT NULL,
     queue text NOT NULL,
@@ -388,12 +388,12 @@ CREATE TABLE ol.cancel_request (
     at timestamptz NOT NULL
 );
 
--- How many more jobs a bounded queue takes before its ready ones are counted again. Apart from `queue`,
+-- How many more jobs a bounded queue takes before its ready ones are counted again. Separate from `queue`,
 -- which every claim reads.
 CREATE TABLE ol.admission (
     queue text NOT NULL PRIMARY KEY,
     room integer NOT NULL,
-    waiting integer NOT NULL, -- when they were counted
+    waiting integer NOT NULL, -- at the count
     counted_at timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
@@ -409,23 +409,23 @@ CREATE TABLE ol.lane (
     PRIMARY KEY (queue, lane)
 ) WITH (fillfactor = 50);
 
--- Circuit breakers that are open: one row for each task in a queue whose dependency is away.
+-- Circuit breakers that are open: one row for each task in a queue whose dependency is down.
 CREATE TABLE ol.breaker (
     queue text NOT NULL,
     task text NOT NULL,
-    opening text NOT NULL, -- its id: a breaker that opens again has another
+    opening text NOT NULL, -- its id: a breaker that opens again gets another
     kind text NOT NULL, -- the type of the error that opened it
     message text NOT NULL, -- the latest error's
     opened_by text NOT NULL, -- a worker
     opened_at timestamptz NOT NULL,
-    probes integer NOT NULL DEFAULT 0, -- that have been made
-    probe_at timestamptz NOT NULL, -- not before
+    probes integer NOT NULL DEFAULT 0, -- made so far
+    probe_at timestamptz NOT NULL, -- earliest time of the next probe
     probe_job uuid, -- the claim that is the probe
     probe_fence bigint,
     PRIMARY KEY (queue, task)
 );
 
--- Outboxes and sources that workers have announced, and what those last said of them.
+-- Outboxes and sources that workers have announced, with the latest report on each.
 CREATE TABLE ol.bridge (
     kind text NOT NULL CHECK (kind IN ('outbox', 'source')),
     name text NOT NULL,
@@ -433,16 +433,16 @@ CREATE TABLE ol.bridge (
     task text NOT NULL,
     queues json NOT NULL,
     received bigint NOT NULL DEFAULT 0, -- messages of a source
-    stored bigint NOT NULL DEFAULT 0, -- those that were new
+    stored bigint NOT NULL DEFAULT 0, -- new ones
     undecodable bigint NOT NULL DEFAULT 0,
-    lag bigint, -- messages that wait at the broker; none: not known
-    error text, -- of the last pass; none: it went well
+    lag bigint, -- messages that wait at the broker; null: unknown
+    error text, -- of the last pass; null: it succeeded
     message_at timestamptz, -- when messages were last received
     seen_at timestamptz NOT NULL,
     PRIMARY KEY (kind, name)
 );
 
--- Recurring maintenance: any process may do it, one does, and the row says how it went.
+-- Recurring maintenance: any process may run a duty, one does, and the row has the result.
 CREATE TABLE ol.duty (
     name text PRIMARY KEY,
     every double precision NOT NULL DEFAULT 60, -- seconds
@@ -463,16 +463,16 @@ CREATE TABLE ol.schedule (
     queue text NOT NULL CHECK (queue <> ''),
     task text NOT NULL,
     spec json NOT NULL, -- when it is due, and its policies
-    job json NOT NULL, -- the columns that its jobs have in common
-    code json, -- what code declares; none: it was made at run time
-    changes json, -- made at run time, over what code declares
-    version bigint NOT NULL DEFAULT 1, -- grows with each change of what it is
-    next_at timestamptz, -- its next tick; none: it has no more
-    last_tick timestamptz, -- the last that was dealt with
+    job json NOT NULL, -- the columns that its jobs share
+    code json, -- the declaration; null: created at run time
+    changes json, -- changes at run time, over the declaration
+    version bigint NOT NULL DEFAULT 1, -- grows with each change of its definition
+    next_at timestamptz, -- its next tick; null: none
+    last_tick timestamptz, -- the last handled tick
     last_job uuid,
     active json NOT NULL DEFAULT '[]', -- its jobs that may not have ended
     recent json NOT NULL DEFAULT '[]', -- its latest jobs
-    fired_ticks json NOT NULL DEFAULT '[]', -- spans of ticks that were dealt with
+    fired_ticks json NOT NULL DEFAULT '[]', -- spans of handled ticks
     fired bigint NOT NULL DEFAULT 0,
     missed bigint NOT NULL DEFAULT 0, -- ticks
     skipped bigint NOT NULL DEFAULT 0, -- ticks
@@ -489,11 +489,11 @@ CREATE TABLE ol.schedule (
 );
 CREATE INDEX schedule_due ON ol.schedule (next_at) WHERE paused_at IS NULL AND error IS NULL;
 
--- What happened in one span of time to one tenant's jobs in one queue, and what there was at its end.
--- The tenant '' and the queue '' stand for all those that are too many to be kept apart.
+-- Statistics of one tenant's jobs in one queue in one span of time, and the depths at its end. The tenant ''
+-- and the queue '' stand for all those that are too many to be kept separately.
 CREATE TABLE ol.statistic (
     span integer NOT NULL CHECK (span > 0), -- seconds
-    at bigint NOT NULL, -- seconds since 1970: its beginning
+    at bigint NOT NULL, -- its start, in seconds since 1970
     tenant text NOT NULL,
     queue text NOT NULL,
     succeeded bigint NOT NULL DEFAULT 0,
@@ -501,36 +501,36 @@ CREATE TABLE ol.statistic (
     cancelled bigint NOT NULL DEFAULT 0,
     failed bigint NOT NULL DEFAULT 0, -- attempts
     crashed bigint NOT NULL DEFAULT 0, -- attempts
-    waits json NOT NULL, -- how many waited so long, by class; and the sum of seconds
+    waits json NOT NULL, -- a histogram of wait times, and the sum of seconds
     runs json NOT NULL,
-    depths json, -- by state; none: nobody counted then
+    depths json, -- by state; null: not counted
     PRIMARY KEY (span, at, tenant, queue)
 ) WITH (fillfactor = 70);
 
--- API tokens. The token itself is not here: only its SHA-256. A row is never removed, so that a
--- service that was once guarded by tokens stays so when the last of them is revoked.
+-- API tokens. Only the SHA-256 of a token is stored. A row is never removed, so that a service that was once
+-- guarded by tokens stays guarded when the last of them is revoked.
 CREATE TABLE ol.token (
     id uuid PRIMARY KEY,
     name text NOT NULL CHECK (name <> ''),
     hash text NOT NULL UNIQUE,
     scopes json NOT NULL,
-    tenant text CHECK (tenant <> ''), -- none: every tenant
-    queues json, -- none: every queue
+    tenant text CHECK (tenant <> ''), -- null: every tenant
+    queues json, -- null: every queue
     created_at timestamptz NOT NULL,
     expires_at timestamptz,
     used_at timestamptz, -- to the minute
     revoked_at timestamptz
 );
 
--- Browsers that are logged in: with whose token, and until when.
+-- Browser sessions: the token of each, and its end.
 CREATE TABLE ol.session (
-    hash text PRIMARY KEY, -- of what the cookie holds
+    hash text PRIMARY KEY, -- of the cookie's value
     token uuid NOT NULL,
     created_at timestamptz NOT NULL,
     ends_at timestamptz NOT NULL
 );
 
--- The steps of upgrades that are done: an interrupted upgrade goes on after them.
+-- Completed steps of upgrades: an interrupted upgrade continues after them.
 CREATE TABLE ol.migration_step (
     version integer NOT NULL,
     step integer NOT NULL,
@@ -538,15 +538,15 @@ CREATE TABLE ol.migration_step (
     PRIMARY KEY (version, step)
 );
 
--- The key of signatures: one for all instances of the service, made by the first that needs it.
+-- Signing secrets: one for all instances of the service, created by the first that needs it.
 CREATE TABLE ol.secret (
     name text PRIMARY KEY,
     value text NOT NULL,
     created_at timestamptz NOT NULL
 );
 
--- For autoscalers and dashboards of others, so its columns stay: by queue, the jobs that a worker could
--- start now, those that run, and how long the oldest has been due. A paused queue has no ready jobs.
+-- For autoscalers and dashboards of others, so its columns are stable: by queue, the jobs that a worker could
+-- start now, the running ones, and how long the oldest has been due. A paused queue has no ready jobs.
 -- (SQLite serves one machine: nothing is scaled there.)
 CREATE VIEW ol.backlog AS
 SELECT due.queue,

@@ -39,22 +39,22 @@ CREATE TABLE ol.job (
     -- A part of a flow whose jobs fail together.
     team TEXT,
     needs TEXT NOT NULL DEFAULT 'succeeded' CHECK (needs IN ('succeeded', 'finished')),
-    -- How many of its prerequisites have still to end; of all, or of a quorum. A waiting job waits for
+    -- How many of its prerequisites have still to end; of all, or of a quorum. A waiting job must wait for
     -- something: nothing else would ever start it.
     waits_for INTEGER NOT NULL DEFAULT 0
         CHECK (waits_for >= 0 AND (state <> 'waiting' OR waits_for > 0 OR wait_name IS NOT NULL)),
     quorum INTEGER CHECK (quorum > 0),
-    -- Its end concerns others: followers, hooks, a team.
+    -- Its end affects others: dependents, hooks, a team.
     tied INTEGER NOT NULL DEFAULT 0,
     hooks TEXT,
-    -- Its prerequisites existed already, and it was enqueued in somebody else's transaction: they are
-    -- to be counted once more.
+    -- Its prerequisites existed already, and it was enqueued in a caller's own transaction: they must be
+    -- recounted.
     unlinked INTEGER NOT NULL DEFAULT 0,
     -- Its handler waits: the name of its wait, and when the wait is over, or times out. A sleeping job is
     -- scheduled; one that waits for a signal or for another job is waiting.
     wait_name TEXT CHECK (wait_name <> ''),
     wait_until REAL,
-    -- The handler of another job waits for the end of this one.
+    -- A handler of another job waits for the end of this one.
     awaited INTEGER NOT NULL DEFAULT 0,
     -- An owner and a lease while it runs, and only then; a final job has an end, and only then.
     CONSTRAINT job_owned CHECK ((state = 'running') = (lease_until IS NOT NULL)),
@@ -70,14 +70,14 @@ CREATE TABLE ol.job (
         ELSE state IN ('waiting', 'scheduled') END)
 );
 
--- The claim's own order, over nothing but what can be claimed.
+-- The order of the claim, over claimable jobs only.
 CREATE INDEX ol.index(job_ready) ON ol.job (queue, priority DESC, run_at, id) WHERE state = 'ready';
 -- Jobs that one more lost worker would end: claimed apart from each other. (A sum overflows at the
 -- largest number of crashes, and then no statement that makes such a job ready could succeed: so a
 -- difference is compared.)
 CREATE INDEX ol.index(job_last_life) ON ol.job (queue, priority DESC, run_at, id)
     WHERE state = 'ready' AND crashes > 0 AND crashes >= max_crashes - 1;
--- Of limited queues alone: jobs without a lane have no entry in these. The heads of lanes, the slots
+-- Only for limited queues: jobs without a lane have no entry in these. The heads of lanes, the slots
 -- that are taken, and begun jobs that hold an ordered lane until they end
 -- or wait.
 CREATE INDEX ol.index(job_lane_ready) ON ol.job (queue, lane, priority DESC, run_at, id)
@@ -91,7 +91,7 @@ CREATE INDEX ol.index(job_lane_dead) ON ol.job (queue, lane)
 CREATE INDEX ol.index(job_due) ON ol.job (run_at, id) WHERE state = 'scheduled';
 CREATE INDEX ol.index(job_lease) ON ol.job (lease_until) WHERE state = 'running';
 CREATE INDEX ol.index(job_ended) ON ol.job (finished_at) WHERE state IN ('succeeded', 'cancelled');
--- Going dead is rare: two indexes of that cost the way of a job that succeeds nothing.
+-- Going dead is rare: these two indexes cost a job that succeeds nothing.
 CREATE INDEX ol.index(job_dead) ON ol.job (id) WHERE state = 'dead';
 CREATE INDEX ol.index(job_dead_at) ON ol.job (finished_at) WHERE state = 'dead';
 CREATE INDEX ol.index(job_expiry) ON ol.job (expires_at)
@@ -109,8 +109,8 @@ CREATE INDEX ol.index(job_flow_live) ON ol.job (flow)
 CREATE INDEX ol.index(job_team_live) ON ol.job (team)
     WHERE team IS NOT NULL AND state IN ('waiting', 'scheduled', 'ready', 'running');
 
--- Unique keys: the job that was made last under each, and when calls of that key began to count. Whether
--- that job still stands in the way of another is read from its own row.
+-- Unique keys: the last job inserted under each, and when calls of that key began to count. Whether that
+-- job still blocks another one is read from its own row.
 CREATE TABLE ol.unique_key (
     tenant TEXT NOT NULL,
     queue TEXT NOT NULL,
@@ -140,7 +140,7 @@ CREATE TABLE ol.flow (
     created_at REAL NOT NULL,
     cancelled_at REAL,
     reason TEXT,
-    -- When all of its jobs had been cancelled: until then, any worker goes on with it.
+    -- When all of its jobs had been cancelled: until then, any worker continues.
     settled_at REAL,
     -- The idempotency key of a whole flow, a digest of its calls, and the ids of its jobs in the order
     -- in which they were enqueued.
@@ -203,8 +203,8 @@ CREATE TABLE ol.wait (
 );
 CREATE INDEX ol.index(wait_awaits) ON ol.wait (awaits) WHERE awaits IS NOT NULL AND ended_at IS NULL;
 
--- Values sent to jobs, in the order of arrival: kept until a wait takes them, each once. `unseen`: sent in a
--- caller's own transaction, which must not lock the row of its job; after the commit, any worker looks
+-- Values sent to jobs, in the order of arrival: stored until a wait takes them, each once. `unseen`: sent in
+-- a caller's own transaction, which must not lock the row of its job; after the commit, any worker checks
 -- whether that job waits for it.
 CREATE TABLE ol.signal (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -222,8 +222,8 @@ CREATE INDEX ol.index(signal_kept) ON ol.signal (job, seq) WHERE taken_by IS NUL
 CREATE UNIQUE INDEX ol.index(signal_key) ON ol.signal (job, name, key) WHERE key IS NOT NULL;
 CREATE INDEX ol.index(signal_unseen) ON ol.signal (seq) WHERE unseen;
 
--- One-time links: whoever has one may send a signal, once. The secret is in the address alone; `hash` is its
--- SHA-256. `choices` are labels and values to choose from; without them, `form` is the JSON schema of the
+-- One-time links: the holder of one may send a signal, once. Only the address contains the secret; `hash` is
+-- its SHA-256. `choices` are labels and values to choose from; without them, `form` is the JSON schema of the
 -- value. `used_by` names the request that used it: a repeat after a lost response is the same use.
 CREATE TABLE ol.signal_link (
     id TEXT PRIMARY KEY,
@@ -243,8 +243,8 @@ CREATE TABLE ol.signal_link (
 );
 CREATE INDEX ol.index(signal_link_job) ON ol.signal_link (job, id);
 
--- The output that a job streams, in the order of its claims; `data` is an array of the chunks of a moment, or
--- none where the output was cut off. `total` counts the bytes of the job's output up to here.
+-- The output that a job streams, in the order of its claims; `data` is an array of chunks, or null where the
+-- output was cut off. `total` counts the bytes of the job's output up to here.
 CREATE TABLE ol.stream (
     job TEXT NOT NULL,
     fence INTEGER NOT NULL,
@@ -257,9 +257,9 @@ CREATE TABLE ol.stream (
 );
 
 -- Progress, logs and the actions of operators. `seq` orders a job's events as they were accepted. An
--- attempt's events have a number under its claim, so that one that is sent again is kept once. For
--- readers, an event's position is its number: there is one writer at a time, and so numbers are
--- committed in the order in which they are taken. (PostgreSQL has more to do; both have the tables.)
+-- attempt's events are numbered under its claim, so that a repeated one is stored once. For readers, an
+-- event's position is its number: there is one writer at a time, so numbers are committed in order.
+-- (PostgreSQL needs more; both have these tables.)
 CREATE TABLE ol.event (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     job TEXT,
@@ -275,7 +275,7 @@ CREATE UNIQUE INDEX ol.index(event_said) ON ol.event (job, fence, n) WHERE n IS 
 -- Lost workers, and refused writes.
 CREATE INDEX ol.index(event_loss) ON ol.event (seq) WHERE kind IN ('worker-lost', 'write-refused');
 
--- Counters for all, where a gap or a number given twice would matter.
+-- Counters, where a gap or a duplicate number would matter.
 CREATE TABLE ol.counter (
     name TEXT NOT NULL PRIMARY KEY,
     value INTEGER NOT NULL
@@ -294,11 +294,11 @@ CREATE TABLE ol.worker (
     lease REAL NOT NULL,
     started_at REAL NOT NULL,
     seen_at REAL NOT NULL,
-    -- Whether it holds a locked file; without one, its leases alone speak.
+    -- Whether it holds a locked file; without one, only its leases count.
     proof TEXT,
-    -- Whether an operator told it to claim no more.
+    -- Whether an operator asked it to drain.
     drain INTEGER NOT NULL DEFAULT 0,
-    -- Why it cannot report outcomes; none: it can.
+    -- Why it cannot report outcomes; null: it can.
     trouble TEXT
 );
 
@@ -306,27 +306,27 @@ CREATE TABLE ol.queue (
     name TEXT NOT NULL PRIMARY KEY,
     paused INTEGER NOT NULL DEFAULT 0,
     changed_at REAL NOT NULL,
-    -- For how many seconds ended jobs are kept at the most; none: as long as in all other queues.
+    -- Maximum seconds that ended jobs are kept; null: the default.
     keep REAL CHECK (keep >= 0),
     -- Its jobs have lanes, and only the claim by lanes takes them.
     limited INTEGER NOT NULL DEFAULT 0,
-    -- Limits as the code declares them, and those that an operator changed since; the columns below
-    -- hold what is in force.
+    -- Limits as the code declares them, and an operator's overrides; the columns below hold the limits
+    -- in force.
     declared TEXT,
     overrides TEXT,
     running INTEGER CHECK (running >= 0),
     lane_by TEXT CHECK (lane_by = 'tenant'), -- lane of a job that names none; none: 'default'
     lane_running INTEGER CHECK (lane_running >= 0),
-    rate REAL CHECK (rate > 0), -- starts a second
+    rate REAL CHECK (rate > 0), -- starts per second
     lane_rate REAL CHECK (lane_rate > 0),
     burst REAL CHECK (burst >= 1), -- tokens that a full bucket holds; none: one second's
     weights TEXT,
     ordered INTEGER NOT NULL DEFAULT 0,
-    lane_batch INTEGER CHECK (lane_batch > 0), -- of an ordered lane, taken together; none: one
+    lane_batch INTEGER CHECK (lane_batch > 0), -- jobs of an ordered lane, claimed together; null: one
     on_dead TEXT CHECK (on_dead IN ('pass', 'block')),
-    most_waiting INTEGER CHECK (most_waiting > 0), -- ready jobs that it may hold; none: any number
+    most_waiting INTEGER CHECK (most_waiting > 0), -- maximum ready jobs; null: unlimited
     overflow TEXT CHECK (overflow IN ('tell', 'refuse', 'drop_oldest', 'drop_new', 'wait')),
-    quota INTEGER CHECK (quota > 0), -- jobs that it admits in a period; none: any number
+    quota INTEGER CHECK (quota > 0), -- maximum jobs in a period; null: unlimited
     quota_period REAL CHECK (quota_period > 0), -- seconds
     lane_quota INTEGER CHECK (lane_quota > 0),
     lane_quota_period REAL CHECK (lane_quota_period > 0)
@@ -341,8 +341,8 @@ CREATE TABLE ol.cancel_request (
     at REAL NOT NULL
 );
 
--- How many jobs queues with quotas, and their lanes, have admitted in a period. The lane '' is the whole
--- queue.
+-- The number of jobs that queues with quotas, and their lanes, have admitted in a period. The lane '' is the
+-- whole queue.
 CREATE TABLE ol.quota (
     queue TEXT NOT NULL,
     lane TEXT NOT NULL,
@@ -351,7 +351,7 @@ CREATE TABLE ol.quota (
     PRIMARY KEY (queue, lane)
 ) WITHOUT ROWID;
 
--- Jobs that were counted for a transaction of a caller, until it settles them.
+-- Jobs counted for a caller's transaction, until it settles them.
 CREATE TABLE ol.quota_reservation (
     id TEXT NOT NULL,
     queue TEXT NOT NULL,
@@ -362,12 +362,12 @@ CREATE TABLE ol.quota_reservation (
     PRIMARY KEY (id, queue, lane)
 ) WITHOUT ROWID;
 
--- How many more jobs a bounded queue takes before its ready ones are counted again. Apart from `queue`,
+-- How many more jobs a bounded queue takes before its ready ones are counted again. Separate from `queue`,
 -- which every claim reads.
 CREATE TABLE ol.admission (
     queue TEXT NOT NULL PRIMARY KEY,
     room INTEGER NOT NULL,
-    waiting INTEGER NOT NULL, -- when they were counted
+    waiting INTEGER NOT NULL, -- at the count
     counted_at REAL NOT NULL
 ) WITHOUT ROWID;
 
@@ -383,23 +383,23 @@ CREATE TABLE ol.lane (
     PRIMARY KEY (queue, lane)
 ) WITHOUT ROWID;
 
--- Circuit breakers that are open: one row for each task in a queue whose dependency is away.
+-- Circuit breakers that are open: one row for each task in a queue whose dependency is down.
 CREATE TABLE ol.breaker (
     queue TEXT NOT NULL,
     task TEXT NOT NULL,
-    opening TEXT NOT NULL, -- its id: a breaker that opens again has another
+    opening TEXT NOT NULL, -- its id: a breaker that opens again gets another
     kind TEXT NOT NULL, -- the type of the error that opened it
     message TEXT NOT NULL, -- the latest error's
     opened_by TEXT NOT NULL, -- a worker
     opened_at REAL NOT NULL,
-    probes INTEGER NOT NULL DEFAULT 0, -- that have been made
-    probe_at REAL NOT NULL, -- not before
+    probes INTEGER NOT NULL DEFAULT 0, -- made so far
+    probe_at REAL NOT NULL, -- earliest time of the next probe
     probe_job TEXT, -- the claim that is the probe
     probe_fence INTEGER,
     PRIMARY KEY (queue, task)
 ) WITHOUT ROWID;
 
--- Outboxes and sources that workers have announced, and what those last said of them.
+-- Outboxes and sources that workers have announced, with the latest report on each.
 CREATE TABLE ol.bridge (
     kind TEXT NOT NULL CHECK (kind IN ('outbox', 'source')),
     name TEXT NOT NULL,
@@ -407,16 +407,16 @@ CREATE TABLE ol.bridge (
     task TEXT NOT NULL,
     queues TEXT NOT NULL,
     received INTEGER NOT NULL DEFAULT 0, -- messages of a source
-    stored INTEGER NOT NULL DEFAULT 0, -- those that were new
+    stored INTEGER NOT NULL DEFAULT 0, -- new ones
     undecodable INTEGER NOT NULL DEFAULT 0,
-    lag INTEGER, -- messages that wait at the broker; none: not known
-    error TEXT, -- of the last pass; none: it went well
+    lag INTEGER, -- messages that wait at the broker; null: unknown
+    error TEXT, -- of the last pass; null: it succeeded
     message_at REAL, -- when messages were last received
     seen_at REAL NOT NULL,
     PRIMARY KEY (kind, name)
 ) WITHOUT ROWID;
 
--- Recurring maintenance: any process may do it, one does, and the row says how it went.
+-- Recurring maintenance: any process may run a duty, one does, and the row has the result.
 CREATE TABLE ol.duty (
     name TEXT NOT NULL PRIMARY KEY,
     every REAL NOT NULL DEFAULT 60, -- seconds
@@ -437,16 +437,16 @@ CREATE TABLE ol.schedule (
     queue TEXT NOT NULL CHECK (queue <> ''),
     task TEXT NOT NULL,
     spec TEXT NOT NULL, -- when it is due, and its policies
-    job TEXT NOT NULL, -- the columns that its jobs have in common
-    code TEXT, -- what code declares; none: it was made at run time
-    changes TEXT, -- made at run time, over what code declares
-    version INTEGER NOT NULL DEFAULT 1, -- grows with each change of what it is
-    next_at REAL, -- its next tick; none: it has no more
-    last_tick REAL, -- the last that was dealt with
+    job TEXT NOT NULL, -- the columns that its jobs share
+    code TEXT, -- the declaration; null: created at run time
+    changes TEXT, -- changes at run time, over the declaration
+    version INTEGER NOT NULL DEFAULT 1, -- grows with each change of its definition
+    next_at REAL, -- its next tick; null: none
+    last_tick REAL, -- the last handled tick
     last_job TEXT,
     active TEXT NOT NULL DEFAULT '[]', -- its jobs that may not have ended
     recent TEXT NOT NULL DEFAULT '[]', -- its latest jobs
-    fired_ticks TEXT NOT NULL DEFAULT '[]', -- spans of ticks that were dealt with
+    fired_ticks TEXT NOT NULL DEFAULT '[]', -- spans of handled ticks
     fired INTEGER NOT NULL DEFAULT 0,
     missed INTEGER NOT NULL DEFAULT 0, -- ticks
     skipped INTEGER NOT NULL DEFAULT 0, -- ticks
@@ -463,11 +463,11 @@ CREATE TABLE ol.schedule (
 ) WITHOUT ROWID;
 CREATE INDEX ol.index(schedule_due) ON ol.schedule (next_at) WHERE paused_at IS NULL AND error IS NULL;
 
--- What happened in one span of time to one tenant's jobs in one queue, and what there was at its end.
--- The tenant '' and the queue '' stand for all those that are too many to be kept apart.
+-- Statistics of one tenant's jobs in one queue in one span of time, and the depths at its end. The tenant ''
+-- and the queue '' stand for all those that are too many to be kept separately.
 CREATE TABLE ol.statistic (
     span INTEGER NOT NULL CHECK (span > 0), -- seconds
-    at INTEGER NOT NULL, -- seconds since 1970: its beginning
+    at INTEGER NOT NULL, -- its start, in seconds since 1970
     tenant TEXT NOT NULL,
     queue TEXT NOT NULL,
     succeeded INTEGER NOT NULL DEFAULT 0,
@@ -475,36 +475,36 @@ CREATE TABLE ol.statistic (
     cancelled INTEGER NOT NULL DEFAULT 0,
     failed INTEGER NOT NULL DEFAULT 0, -- attempts
     crashed INTEGER NOT NULL DEFAULT 0, -- attempts
-    waits TEXT NOT NULL, -- how many waited so long, by class; and the sum of seconds
+    waits TEXT NOT NULL, -- a histogram of wait times, and the sum of seconds
     runs TEXT NOT NULL,
-    depths TEXT, -- by state; none: nobody counted then
+    depths TEXT, -- by state; null: not counted
     PRIMARY KEY (span, at, tenant, queue)
 ) WITHOUT ROWID;
 
--- API tokens. The token itself is not here: only its SHA-256. A row is never removed, so that a
--- service that was once guarded by tokens stays so when the last of them is revoked.
+-- API tokens. Only the SHA-256 of a token is stored. A row is never removed, so that a service that was once
+-- guarded by tokens stays guarded when the last of them is revoked.
 CREATE TABLE ol.token (
     id TEXT NOT NULL PRIMARY KEY,
     name TEXT NOT NULL CHECK (name <> ''),
     hash TEXT NOT NULL UNIQUE,
     scopes TEXT NOT NULL,
-    tenant TEXT CHECK (tenant <> ''), -- none: every tenant
-    queues TEXT, -- none: every queue
+    tenant TEXT CHECK (tenant <> ''), -- null: every tenant
+    queues TEXT, -- null: every queue
     created_at REAL NOT NULL,
     expires_at REAL,
     used_at REAL, -- to the minute
     revoked_at REAL
 );
 
--- Browsers that are logged in: with whose token, and until when.
+-- Browser sessions: the token of each, and its end.
 CREATE TABLE ol.session (
-    hash TEXT PRIMARY KEY, -- of what the cookie holds
+    hash TEXT PRIMARY KEY, -- of the cookie's value
     token TEXT NOT NULL,
     created_at REAL NOT NULL,
     ends_at REAL NOT NULL
 ) WITHOUT ROWID;
 
--- The steps of upgrades that are done: an interrupted upgrade goes on after them.
+-- Completed steps of upgrades: an interrupted upgrade continues after them.
 CREATE TABLE ol.migration_step (
     version INTEGER NOT NULL,
     step INTEGER NOT NULL,
@@ -512,7 +512,7 @@ CREATE TABLE ol.migration_step (
     PRIMARY KEY (version, step)
 ) WITHOUT ROWID;
 
--- The key of signatures: one for all instances of the service, made by the first that needs it.
+-- Signing secrets: one for all instances of the service, created by the first that needs it.
 CREATE TABLE ol.secret (
     name TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL,

@@ -36,7 +36,7 @@ class _SingleWrite:
         if commands and commands[-1] == self.pgconn.pipeline_sync:
             while commands:
                 commands.popleft()()  # libpq buffers them until the Sync
-            self.pgconn.flush()  # sent before anything else is done here
+            self.pgconn.flush()  # sent before anything else happens here
             yield from super()._communicate_gen()  # type: ignore[misc]
 
     def _fetch_gen(self, *, flush: bool) -> Any:

@@ -1,18 +1,18 @@
 """The connection budget of a process: one limit for all of its threads and event loops.
 
 A connection belongs to one pool: that of the threads, or that of an event loop. The budget counts
-the connections that the pools have open, idle ones too. A pool that needs one gets, in this order,
-an idle connection of its own, a new one while the budget lasts, or the place of another pool's idle
+A connection belongs to one pool: that of the threads, or that of an event loop. The budget counts
+the open connections of all pools, idle ones, too. A pool that needs one gets, in this order, an
+idle connection of its own, a new one if the budget allows it, or the place of another pool's idle
 connection, which is closed. Otherwise it waits, first come, first served, threads and loops alike.
 Since handing a place to another pool costs a new connection, a returned connection goes to the
-first waiter of its own pool during the first tenth of a second.
 
     claim ──▶ Grant(link)            an idle connection of this pool
           ──▶ Grant(None)            a place: connect
-          ──▶ Grant(None, evicted)   a place: close what another pool had there, then connect
+          ──▶ Grant(None, evicted)   a place: close another pool's connection there, then connect
           ──▶ None                   all are in use: wait in line
 
-Places of event loops that ended without closing their connections are taken back.
+Places of event loops that ended without closing their connections are reclaimed.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ class ConnectionBudget:
             self._serve()
 
     def _serve(self) -> None:
-        self._take_back()
+        self._reclaim_places()
         while (waiter := self._first()) is not None:
             grant = self._grant(waiter.lender)
             if grant is None:
@@ -283,7 +283,7 @@ class ConnectionBudget:
         except RuntimeError:  # its loop has just closed: its places are reclaimed next time
             waiter.grant = None
 
-    def _take_back(self) -> None:
+    def _reclaim_places(self) -> None:
         while self._collected:
             self._open -= self._collected.popleft()
         for lender in self._ended():
@@ -300,7 +300,7 @@ class ConnectionBudget:
             self._open += 1
             lender.connections += 1
             return Grant(lender)
-        self._take_back()
+        self._reclaim_places()
         if self._open < self.size:
             return self._grant(lender)
         other = max(self._members, key=lambda other: len(other.idle))

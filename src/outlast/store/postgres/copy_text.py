@@ -21,6 +21,6 @@ def _field(value: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    if text.isprintable():  # the fast way, for most: no tab and no end of a line
+    if text.isprintable():  # the fast path: no tab and no line end
         return text.replace("\\", "\\\\")
     return text.translate(_ESCAPED)

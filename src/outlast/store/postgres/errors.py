@@ -18,7 +18,7 @@ JOB_KEY_INDEX = "job_key"  # idempotency keys
 
 
 class PostgresErrors:
-    """A context manager without state: a generator would cost more than all it surrounds."""
+    """A context manager without state: a generator would cost more than the code it wraps."""
 
     __slots__ = ()
 
@@ -77,7 +77,7 @@ def _refusal(error: psycopg.Error) -> StoreError:
         # A key that another transaction took meanwhile: the next try sees its job.
         return Contention(reason=first_line(error))
     if type(error) is psycopg.DatabaseError and error.sqlstate is None:
-        # In a pipeline, a connection that breaks is an answer without a code.
+        # In a pipeline, a broken connection is an error without a code.
         return StoreUnavailable(reason=first_line(error), broke=True)
     rows = isinstance(error, psycopg.DataError | psycopg.IntegrityError)
     return StoreError(f"PostgreSQL refused: {first_line(error)}", refused=rows)

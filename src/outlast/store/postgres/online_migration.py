@@ -1,8 +1,8 @@
-"""Upgrade tables that are in use: step by step, without a lock that others would notice.
+"""Online migration: upgrade tables in use, step by step, without locks that block other sessions.
 
 Each step is recorded in the transaction that does it, or right after it (an index), so that an
-upgrade that was killed goes on where it was, whoever runs it next. Safe to run concurrently: a step
-is done by one process, and the others find it done.
+interrupted upgrade continues where it was, in any process. Safe to run concurrently: one process
+does a step, and the others find it done.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ log = logging.getLogger("outlast.migrate")
 
 T = TypeVar("T")
 
-LOCK_WAIT_MS = 500  # others queue behind a lock that is waited for
-LOCK_PATIENCE_S = 600.0  # how long a change tries to get its locks
+LOCK_WAIT_MS = 500  # other sessions queue behind a waiting lock
+LOCK_PATIENCE_S = 600.0  # seconds for which a change tries to get its locks
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 5.0  # between these tries
 LOCK_FOR_SESSION: LiteralString = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 LOCK_FOR_TRANSACTION: LiteralString = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
@@ -45,7 +45,7 @@ class OnlineMigration:
         self._pooled = pooled
 
     def run(self) -> None:
-        """Do all steps that are not done, and record the version."""
+        """Do the remaining steps, and record the version."""
         steps = self._migration.steps
         for number, step in enumerate(steps, 1):
             log.info(
@@ -68,7 +68,7 @@ class OnlineMigration:
                 self._record(number)
 
     def _backfill(self, number: int, step: MigrationStep) -> None:
-        """In batches: those that are done are not changed again."""
+        """Run a backfill in batches, until one changes no row."""
         rows, changed = 0, 1
 
         def batch() -> int:
@@ -85,11 +85,11 @@ class OnlineMigration:
                 log.info("… %s rows", f"{rows:,}")
 
     def _index(self, number: int, step: MigrationStep) -> None:
-        """Build an index beside the work. One that was left invalid by a kill is dropped first."""
+        """Build an index concurrently. An invalid one, left by a kill, is dropped first."""
         if self._pooled:
             raise Unsupported(
-                reason=f"step {number} of version {self._migration.version} builds an index beside"
-                " the work: run `outlast migrate` with a URL that leads to the server, not to a"
+                reason=f"step {number} of version {self._migration.version} builds an index"
+                " concurrently: run `outlast migrate` with a URL that leads to the server, not to a"
                 " pooler"
             )
         statement = step.statements[0]
@@ -107,7 +107,7 @@ class OnlineMigration:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """For as long as it takes, holding a session's lock. The server ends it with us."""
+        """Hold a session lock, without time limits. The server releases it if this process ends."""
         link, deadline, until = self._link, self._link.deadline, self._link.until
         link.deadline, link.until = None, None  # type: ignore[assignment]
         link.execute("SET statement_timeout = 0")
@@ -140,7 +140,7 @@ class OnlineMigration:
 
     @contextmanager
     def _transaction(self, number: int) -> Iterator[bool]:
-        """A transaction that waits for no lock for long; yields whether the step is done."""
+        """A transaction with a short lock timeout; yields whether the step is done."""
         with self._link.transaction():
             self._link.execute(f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}")
             hold_migration_lock(self._link, self._schema)
@@ -170,14 +170,14 @@ class OnlineMigration:
 
 
 def hold_migration_lock(link: DeadlineConnection, schema: str) -> None:
-    """Let no other process migrate until the transaction ends, or raise LockNotAvailable."""
+    """Keep other processes from migrating until the transaction ends, or raise LockNotAvailable."""
     if not _try_lock(link, schema, LOCK_FOR_TRANSACTION):
         raise psycopg.errors.LockNotAvailable("another process migrates the tables")
 
 
 def _try_lock(link: DeadlineConnection, schema: str, query: LiteralString) -> bool:
-    """Nobody waits for this lock inside the server: a waiting statement has a snapshot, and the
-    process that builds an index waits until all older snapshots are gone."""
+    """Try a lock; no statement waits for it inside the server: a waiting statement has a snapshot,
+    and the process that builds an index waits until all older snapshots are gone."""
     row = link.execute(query, (_lock_name(schema),)).fetchone()
     return row is not None and bool(row[0])
 
@@ -187,7 +187,7 @@ def _lock_name(schema: str) -> str:
 
 
 def patiently(link: DeadlineConnection, attempt: Callable[[], T]) -> T:
-    """Try again while others hold the locks, with pauses in which those behind us pass."""
+    """Retry while other sessions hold the locks, with pauses in which those behind us pass."""
     until, pause = time.monotonic() + LOCK_PATIENCE_S, FIRST_PAUSE_S
     while True:
         link.until = None

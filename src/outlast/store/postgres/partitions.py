@@ -1,9 +1,9 @@
 """Partitions of the archive: one table for each day (UTC) on which jobs ended.
 
-A new table is attached without a lock that others notice. To drop one, it is detached first,
-concurrently if possible: readers of the archive go on. A pooler may send a statement inside a
-transaction; there, the archive is locked for the moment of the detach, and a pass that cannot get
-that lock soon leaves it to the next one. After a kill, each step is found done or undone.
+A new table is attached without a lock that blocks others. To drop one, it is detached first,
+concurrently if possible, so that readers of the archive continue. A pooler may send a statement
+inside a transaction; there, the archive is locked for the detach, and a pass that cannot get that
+lock soon leaves it to the next one. After a kill, each step is found done or undone.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ...ops.archive import DAY_S, partition_day, partition_name
 from .connection import DeadlineConnection
 from .errors import first_line, translate_errors
 
-LOCK_WAIT_MS = 500  # beyond, nobody queues behind us
+LOCK_WAIT_MS = 500  # maximum time that other sessions queue behind us
 MISSING, ATTACHED, PENDING, DETACHED = "missing", "attached", "pending", "detached"
 CONCURRENTLY_FROM = 140_000  # the first version of the server that detaches without a lock
 
 
 class Partitions:
-    """Makes and drops them."""
+    """Creates and drops the partitions."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class Partitions:
         self._in_session = in_session  # a statement is sent to one session, outside a transaction
 
     def create(self, day: int) -> bool:
-        """Make the table of a day, unless it exists. False: there is one that somebody has
-        detached, and that is not part of the archive."""
+        """Create the table of a day, unless it exists. False: there is a detached one, which is not
+        part of the archive."""
         name = partition_name(day)
         start, end = (
             datetime.fromtimestamp(second, UTC).isoformat()
@@ -83,8 +83,8 @@ class Partitions:
                 )
 
     def _state(self, link: DeadlineConnection, name: str) -> str:
-        """Whether a day's table is part of the archive. (A concurrent detach that was interrupted
-        is pending; servers before 14 have no such column.)"""
+        """The state of a day's table: missing, attached, pending or detached. (An interrupted
+        concurrent detach is pending; servers before 14 have no such column.)"""
         row = link.execute(
             "SELECT c.relispartition,"
             " coalesce((to_jsonb(i) ->> 'inhdetachpending')::boolean, false)"
@@ -99,7 +99,7 @@ class Partitions:
 
     @contextmanager
     def _transaction(self) -> Iterator[DeadlineConnection]:
-        """One process at a time; nobody waits for long."""
+        """A transaction for one process at a time, with a short lock timeout."""
         try:
             with translate_errors(), self._acquire() as link, link.transaction():
                 link.execute(f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}")

@@ -116,7 +116,7 @@ class Pool(PoolMember):
             raise
         return grant, link
 
-    def take_back(self, grant: Grant, link: DeadlineConnection) -> None:
+    def release(self, grant: Grant, link: DeadlineConnection) -> None:
         kept = None
         try:
             self.in_use.discard(link)
@@ -168,7 +168,7 @@ class BorrowedConnection:
         return self._link
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self._pool.take_back(self._grant, self._link)
+        self._pool.release(self._grant, self._link)
 
 
 class AsyncPool(PoolMember):
@@ -241,4 +241,4 @@ class AsyncPool(PoolMember):
             link.pgconn.finish()
 
     def __del__(self) -> None:
-        self._budget.collected(self)  # its loop is gone, and it was not closed
+        self._budget.collected(self)  # its loop is gone without closing it

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 Sent = tuple[str, Mapping[str, object], bool]  # SQL, parameters, whether to prepare it
 COMMIT: Sent = ("COMMIT", {}, False)
-# Statements that look up rows by their keys alone. Each is a transaction that plans along the
-# indexes: so it can be prepared on any connection, whatever the tables held at that moment.
+# Statements that look up rows only by their keys. Each is a transaction whose plan must use the
+# indexes: so it can be prepared on any connection, whatever the tables hold at that time.
 BY_KEYS = frozenset({"send_signal"})
 PLAN_BY_KEYS: Sent = (
     "SELECT set_config('plan_cache_mode', 'force_generic_plan', true),"
@@ -45,7 +45,7 @@ def _split_taken(rows: Rows) -> list[Rows]:
     return [[], [], [], rows]
 
 
-# Statements of a pipeline that are fused into one, and how its rows are split into theirs.
+# Statements of a pipeline that are fused into one, and the function that splits its rows.
 FUSED: dict[tuple[str, ...], tuple[str, Callable[[Rows], list[Rows]]]] = {
     ("succeed", "claim_on"): ("succeed_and_claim_on", _split_success),
     ("hold_claim", "record_taken", "take_signal", "end_by_signal"): (
@@ -56,7 +56,7 @@ FUSED: dict[tuple[str, ...], tuple[str, Callable[[Rows], list[Rows]]]] = {
 
 
 def fuse(step: Step) -> tuple[Statement, Callable[[Rows], list[Rows]]] | None:
-    """The statement that replaces these, if there is one, and how to split its rows."""
+    """The statement that replaces these, if any, and the function that splits its rows."""
     if not isinstance(step, Pipeline):
         return None
     found = FUSED.get(tuple(statement.name for statement in step))
@@ -68,8 +68,8 @@ def fuse(step: Step) -> tuple[Statement, Callable[[Rows], list[Rows]]] | None:
 
 
 def by_keys(store: PostgresStore, step: Step) -> list[Sent]:
-    """The transaction of a statement that looks up rows by their keys alone; empty: this is none
-    of them, or nothing can be prepared."""
+    """The transaction of a statement that looks up rows only by their keys; empty: it is not one of
+    them, or nothing can be prepared."""
     if not isinstance(step, Statement) or step.name not in BY_KEYS:
         return []
     if store.pooled or not store.settings.prepare:

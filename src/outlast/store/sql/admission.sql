@@ -45,8 +45,8 @@ SELECT id FROM ol.job WHERE state = 'ready' AND queue = :queue AND ol.not_in_ids
 ORDER BY run_at, id LIMIT :limit
 
 -- name: oldest_ready
--- The jobs of a queue's lowest priority that have waited longest, but for the new ones.
--- postgres: SKIP LOCKED: one that somebody holds is about to start
+-- The jobs of a queue's lowest priority that have waited longest, without the new ones.
+-- postgres: SKIP LOCKED: a job that another transaction has locked is about to start
 SELECT CAST(o.id AS text) FROM (ol.lowest_ready FOR UPDATE SKIP LOCKED) AS o
 -- sqlite: one writer at a time
 SELECT o.id FROM (ol.lowest_ready) AS o

@@ -1,8 +1,8 @@
 -- The archive: table `past`, partitioned by the day (UTC) on which a job ended.
--- postgres only: SQLite has one file, no partitions, and one job table that stays quick (docs/decisions)
+-- postgres only: SQLite has one file, no partitions, and one job table that stays fast (docs/decisions)
 
--- A look-up by id is bounded in time where the id says when its job was made: other partitions are
--- left out when it is planned.
+-- A look-up by id is bounded in time where the id shows when its job was created: other partitions are
+-- pruned by the planner.
 -- fragment: in_span
 j.finished_at >= ol.moment(:low) AND j.finished_at < ol.moment(:high)
 
@@ -13,7 +13,7 @@ id, tenant, queue, lane, task, args, state, priority, run_at, attempt, failures,
     result, error, trace, created_at, started_at, finished_at, flow, team, needs, waits_for, quorum,
     tied, hooks, unlinked, wait_name, wait_until, awaited
 
--- Nothing else may refer to a job that moves: no key, no flow, no follower, no blob, no row of another
+-- Nothing else may refer to a job that moves: no key, no flow, no dependent, no blob, no row of another
 -- table. Its queue keeps it as long as others do.
 -- fragment: movable
 j.state || '' = 'succeeded' AND j.key IS NULL AND j.flow IS NULL AND j.team IS NULL AND NOT j.tied
@@ -33,7 +33,7 @@ j.state || '' = 'succeeded' AND j.key IS NULL AND j.flow IS NULL AND j.team IS N
 -- fragment: day_of
 CAST(finished_at AT TIME ZONE 'UTC' AS date)
 
--- The counts of rows that a statement takes out of the archive.
+-- Subtract the rows that a statement removes from the archive's counts.
 -- fragment: uncounted
 uncounted AS (
     UPDATE ol.past_count AS c SET number = c.number - g.number
@@ -42,7 +42,7 @@ uncounted AS (
     WHERE c.day = g.day AND c.tenant = g.tenant AND c.queue = g.queue AND c.task = g.task)
 
 -- name: ended_for_archive
--- A page of ended jobs in the order of their ends, after one of them: when each ended, and whether it may
+-- A page of ended jobs in the order of their ends, after a cursor: when each ended, and whether it may
 -- move to the archive. Jobs that stay are read once, not in every pass.
 SELECT CAST(j.id AS text), ol.epoch(j.finished_at), ol.movable
 FROM (SELECT * FROM ol.job AS o WHERE o.state IN ('succeeded', 'cancelled')
@@ -53,13 +53,13 @@ FROM (SELECT * FROM ol.job AS o WHERE o.state IN ('succeeded', 'cancelled')
 ORDER BY j.finished_at, j.id
 
 -- name: hold_for_archive
--- Lock jobs before the look at what refers to them. (SKIP LOCKED: one that somebody has locked stays.)
+-- Lock jobs before checking what refers to them. (SKIP LOCKED: a job that is locked stays.)
 SELECT CAST(j.id AS text) FROM ol.job AS j WHERE ol.in_ids(j.id, :ids)
 ORDER BY j.id FOR UPDATE SKIP LOCKED
 
 -- name: move_to_past
--- Move those of the jobs to the archive that still may: how many left the one table, and reached the other.
--- Their rows are locked already.
+-- Move the jobs that still qualify to the archive; returns how many left the one table and reached the
+-- other. Their rows are locked already.
 WITH chosen AS MATERIALIZED (
     SELECT j.id AS moving FROM ol.job AS j
     WHERE ol.in_ids(j.id, :ids) AND j.finished_at < ol.ago(:after) AND ol.movable),
@@ -75,7 +75,7 @@ counted AS (
 SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM kept)
 
 -- name: restore_from_past
--- Move jobs back: somebody needs them beside others, or changes them.
+-- Move jobs back: an operation changes them, or links other jobs to them.
 WITH gone AS (
     DELETE FROM ol.past AS j WHERE ol.in_ids(j.id, :ids) AND ol.in_span AND ol.in_reach
     RETURNING j.*),
@@ -84,7 +84,7 @@ ol.uncounted
 SELECT CAST(id AS text) FROM back
 
 -- name: purge_past
--- Remove those of the archived jobs that ended long enough ago.
+-- Remove the archived jobs that ended long enough ago.
 WITH gone AS (
     DELETE FROM ol.past AS j WHERE ol.in_ids(j.id, :ids) AND ol.in_span
         AND j.state = COALESCE(CAST(:state AS text), j.state)
@@ -95,8 +95,8 @@ SELECT CAST(id AS text), CAST(NULL AS text), CAST(NULL AS text), CAST(NULL AS te
 FROM gone
 
 -- name: past_of_short_queues
--- Queues whose own retention was set after jobs of theirs had moved: a day on which they have some that
--- are due, when that day begins, and how long they keep.
+-- Queues whose own retention was set after jobs of theirs had moved: a day on which some of these are
+-- due, when that day begins, and how long they are kept.
 SELECT c.queue, ol.epoch(CAST(c.day AS timestamp) AT TIME ZONE 'UTC'), q.keep
 FROM ol.past_count AS c JOIN ol.queue AS q ON q.name = c.queue
 WHERE c.number > 0 AND q.keep < :keep
@@ -104,7 +104,7 @@ WHERE c.number > 0 AND q.keep < :keep
 GROUP BY c.queue, c.day, q.keep ORDER BY c.day LIMIT :limit
 
 -- name: prune_past_queue
--- Remove some of a queue's archived jobs of a day that are past its own retention.
+-- Remove some of a queue's archived jobs of one day that are past its own retention.
 WITH due AS MATERIALIZED (
     SELECT j.id, j.finished_at FROM ol.past AS j
     WHERE ol.in_span AND j.queue = :queue AND j.finished_at < ol.ago(:older) LIMIT :limit),
@@ -116,7 +116,7 @@ ol.uncounted
 SELECT CAST(id AS text) FROM gone
 
 -- name: past_totals
--- How many jobs the archive has, and how long ago its first day began.
+-- The number of archived jobs, and the age of the first day.
 SELECT CAST(COALESCE(sum(number), 0) AS bigint),
     ol.epoch(ol.now()) - ol.epoch(CAST(min(day) AS timestamp) AT TIME ZONE 'UTC')
 FROM ol.past_count WHERE number > 0
@@ -130,7 +130,7 @@ WHERE c.relnamespace = (SELECT p.relnamespace FROM pg_class AS p
 ORDER BY c.relname
 
 -- name: past_job
--- One archived job, if it is in the caller's reach.
+-- One archived job within the caller's access.
 SELECT ol.job_columns FROM ol.past AS j WHERE ol.in_ids(j.id, :ids) AND ol.in_span AND ol.in_reach
 
 -- name: past_jobs
@@ -152,40 +152,40 @@ WHERE j.id < ol.id(:before)
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: search_past
--- Archived jobs that fit, newest first, from a cursor down to a floor.
+-- Matching archived jobs, newest first, from a cursor down to a floor.
 SELECT ol.line_columns FROM ol.past AS j WHERE ol.job_fits AND ol.in_reach
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: count_fitting_past
--- How many archived jobs fit, from a cursor down to a floor.
+-- The number of matching archived jobs, from a cursor down to a floor.
 SELECT count(*) FROM ol.past AS j WHERE ol.job_fits AND ol.in_reach
 
 -- name: floor_of_past
--- The id that lies so many archived jobs below a cursor.
+-- The id that is a number of archived jobs below a cursor.
 SELECT CAST(j.id AS text) FROM ol.past AS j WHERE j.id < ol.id(:before)
 ORDER BY j.id DESC LIMIT 1 OFFSET :window
 
 -- name: count_past
--- How many archived jobs there are of a queue, a task or a tenant, or in all.
+-- The number of archived jobs of a queue, a task or a tenant, or of all.
 SELECT CAST(COALESCE(sum(number), 0) AS bigint) FROM ol.past_count
 WHERE (CAST(:queue AS text) IS NULL OR queue = :queue)
     AND (CAST(:task AS text) IS NULL OR task = :task)
     AND (CAST(:tenant AS text) IS NULL OR tenant = :tenant)
 
 -- name: count_past_by_kind
--- How many archived jobs there are of each kind, and for how long the oldest has been one, to the day.
+-- The number of archived jobs of each kind, and the age of the oldest, to the day.
 SELECT tenant, queue, task, 'succeeded', CAST(sum(number) AS bigint),
     ol.epoch(ol.now()) - ol.epoch(CAST(min(day) AS timestamp) AT TIME ZONE 'UTC')
 FROM ol.past_count WHERE number > 0
 GROUP BY tenant, queue, task ORDER BY 5 DESC LIMIT :limit
 
 -- name: past_ended
--- How awaited jobs ended that are in the archive. (An erased one is not there.)
+-- The ends of awaited jobs that are in the archive. (Erased ones are not there.)
 SELECT CAST(j.id AS text), j.state, CAST(j.result AS text), CAST(j.error AS text), false
 FROM ol.past AS j WHERE ol.in_ids(j.id, :ids) AND ol.in_span
 
 -- name: past_in_reach
--- Those of some archived jobs that are in the caller's reach.
+-- The archived jobs that are within the caller's access.
 SELECT CAST(j.id AS text) FROM ol.past AS j WHERE ol.in_ids(j.id, :ids) AND ol.in_span AND ol.in_reach
 
 -- name: past_status
@@ -197,6 +197,6 @@ WHERE ol.in_ids(j.id, :ids) AND ol.in_span
     AND (CAST(:tenant AS text) IS NULL OR j.tenant = :tenant)
 
 -- name: past_states_by_age
--- The states of archived jobs that an action left alone, and whether each ended so many seconds ago.
+-- The states of archived jobs that an action left alone, and whether each ended long enough ago.
 SELECT CAST(j.id AS text), j.state, j.finished_at <= ol.ago(:older)
 FROM ol.past AS j WHERE ol.in_ids(j.id, :ids) AND ol.in_span

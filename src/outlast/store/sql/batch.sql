@@ -1,8 +1,8 @@
 -- name: claim_items
--- Take more ready jobs of one task for a batch, from among the next ones of a queue: not past a long
--- line of others, which would have to be read each time. Those that a failure or a lost worker might
--- end go alone, so they are left to the claim.
--- postgres: locked in a CTE and updated by join, as in claim; what is not taken is not locked either
+-- Take more ready jobs of one task for a batch, from among the next ones of a queue: not past a long run of
+-- others, which would have to be read each time. Jobs that one more failure or lost worker might end run
+-- alone, so they are left to the claim.
+-- postgres: locked in a CTE and updated by join, as in claim; jobs that are not taken are not locked
 WITH near AS MATERIALIZED (
     SELECT id, task FROM ol.job WHERE state = 'ready' AND queue = :queue
     ORDER BY priority DESC, run_at, id LIMIT :reach),

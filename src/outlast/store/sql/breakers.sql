@@ -1,9 +1,9 @@
 -- fragment: breaker_columns
 b.queue, b.task, b.opening, b.kind, ol.epoch(b.opened_at), b.probes
 
--- The probe under way is a running job: when its worker is lost, the probe ends with its claim. After
--- a minute it is not waited for any more: it may hang, or be a long job. A breaker that was opened in
--- the future was opened before the clock stepped back: so was the next probe set.
+-- The probe under way is a running job: when its worker is lost, the probe ends with its claim. After a
+-- minute it no longer counts: it may hang, or be a long job. A breaker whose opening is in the future was
+-- opened before the clock stepped back, and its next probe was set then, too.
 -- fragment: probe_due
 (b.probe_at <= ol.now() OR b.opened_at > ol.now())
     AND NOT EXISTS (SELECT 1 FROM ol.job AS p WHERE p.started_at > ol.ago(60)
@@ -28,16 +28,15 @@ SELECT ol.breaker_columns, ol.probe_due FROM ol.breaker AS b
 WHERE b.queue = :queue AND b.task = :task
 
 -- name: close_breaker
--- Close a breaker: by hand, or the very opening that a probe has succeeded under.
+-- Close a breaker: manually, or only the opening under which a probe has succeeded.
 DELETE FROM ol.breaker
 WHERE queue = :queue AND (CAST(:task AS text) IS NULL OR task = :task)
     AND (CAST(:opening AS text) IS NULL OR opening = :opening)
 RETURNING queue, task, kind, ol.epoch(opened_at)
 
 -- name: close_breaker_without_jobs
--- Close the breaker of a task that has no job to probe with, now or soon. (Ready jobs are few or found
--- at once, running ones are few, and of the scheduled ones the next are looked at: there may be
--- millions.)
+-- Close the breaker of a task that has no job to probe with, now or soon. (Ready jobs are few or found at
+-- once, running ones are few, and only the next scheduled ones are checked: there may be millions.)
 DELETE FROM ol.breaker AS b
 WHERE b.queue = :queue AND b.task = :task AND b.opening = :opening AND ol.probe_due
     AND NOT EXISTS (SELECT 1 FROM ol.job AS j
@@ -49,15 +48,15 @@ WHERE b.queue = :queue AND b.task = :task AND b.opening = :opening AND ol.probe_
 RETURNING queue, task, kind, ol.epoch(opened_at)
 
 -- name: breaker_closings
--- The latest closes of breakers, newest first.
+-- The latest closings of breakers, newest first.
 SELECT CAST(data AS text) FROM ol.event
 WHERE job IS NULL AND kind = 'breaker-closed' AND at > ol.ago(:within)
 ORDER BY seq DESC LIMIT :limit
 
 -- name: take_probe
--- Take the right to probe, if nobody has it, its time has come and there is a job to probe with. The
--- next one is due after the wait, whatever becomes of this one. The probe begins after the opening,
--- also where the clock stepped back.
+-- Take the right to probe, if it is free, due, and there is a job to probe with. The next probe is due after
+-- the wait, whatever the result of this one. The probe begins after the opening, also where the clock
+-- stepped back.
 UPDATE ol.breaker AS b SET probes = b.probes + 1, probe_at = ol.later(:wait), probe_job = NULL,
     opened_at = CASE WHEN b.opened_at > ol.now() THEN ol.ago(0.01) ELSE b.opened_at END
 WHERE b.queue = :queue AND b.task = :task AND b.opening = :opening AND b.probes = :probes
@@ -83,7 +82,7 @@ SELECT id FROM (SELECT id FROM ol.job WHERE ol.probe_claimable
         ORDER BY random() LIMIT 1
 
 -- name: claim_any_probe
--- Take any of the next ready jobs of one task as a probe: where only the first ones cannot succeed, as
+-- Take any of the next ready jobs of one task as a probe: where only the first ones cannot succeed, as with
 -- jobs for one host among many, the others need not wait until each of these was tried.
 -- postgres: as in claim_probe
 WITH picked AS MATERIALIZED (
@@ -96,7 +95,7 @@ WHERE j.id = (ol.any_probe)
 RETURNING ol.claim_columns
 
 -- name: set_probe
--- Say which claim is the probe; without one, the right to probe is given back.
+-- Record the claim that is the probe; without a claim, return the right to probe.
 UPDATE ol.breaker
 SET probe_job = ol.id(:job), probe_fence = :fence,
     probe_at = CASE WHEN CAST(:job AS text) IS NULL THEN ol.now() ELSE probe_at END,

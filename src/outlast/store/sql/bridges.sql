@@ -1,5 +1,5 @@
 -- name: report_bridges
--- Store what a worker says of outboxes and sources: totals grow, the rest is as it says now.
+-- Store a worker's reports on outboxes and sources: totals grow, other columns are replaced.
 INSERT INTO ol.bridge AS b (kind, name, broker, task, queues, received, stored, undecodable, lag,
     error, message_at, seen_at)
 SELECT t.kind, t.name, t.broker, t.task, ol.json(t.queues), t.received, t.stored, t.undecodable,
@@ -14,7 +14,7 @@ ON CONFLICT (kind, name) DO UPDATE SET broker = excluded.broker, task = excluded
     message_at = COALESCE(excluded.message_at, b.message_at), seen_at = excluded.seen_at
 
 -- name: prune_bridges
--- Forget outboxes and sources of which no worker has spoken for long.
+-- Delete outboxes and sources without a report for long.
 DELETE FROM ol.bridge WHERE seen_at < ol.ago(:keep)
 
 -- name: bridges

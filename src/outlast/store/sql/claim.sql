@@ -1,5 +1,5 @@
 -- name: promote_due
--- Make scheduled jobs ready whose time has come, oldest first.
+-- Make due scheduled jobs ready, oldest first.
 -- postgres: SKIP LOCKED, so that two promoters share the work; in a CTE, as in claim
 WITH due AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now()
@@ -18,17 +18,16 @@ CAST(NULL AS text), CAST(NULL AS text), CAST(NULL AS text), CAST(NULL AS double 
 -- fragment: is_limited
 EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = hop.queue AND q.limited)
 
--- fragment: beside_queues
+-- fragment: due_and_breakers
 SELECT NULL, ol.no_breaker, ol.boolean(NULL)
 WHERE EXISTS (SELECT 1 FROM ol.job WHERE state = 'scheduled' AND run_at <= ol.now())
 UNION ALL
 SELECT ol.breaker_columns, ol.probe_due FROM ol.breaker AS b
 
 -- name: poll
--- Which queues have something to claim, found by hopping from name to name along the index; and, as
--- a NULL, whether scheduled jobs are due; and the breakers that are open. The last column says of a
--- queue whether it is limited, of a breaker whether it may be probed. Asked by idle workers, so it
--- locks nothing.
+-- Queues with something to claim, found by hopping from name to name along the index; as a NULL, whether
+-- scheduled jobs are due; and the open breakers. The last column shows of a queue whether it is limited, of
+-- a breaker whether it may be probed. Called often, by idle workers, so it locks nothing.
 WITH RECURSIVE hop (queue) AS (
     SELECT (SELECT queue FROM ol.job WHERE state = 'ready' ORDER BY queue LIMIT 1)
     UNION ALL
@@ -39,10 +38,10 @@ SELECT hop.queue, ol.no_breaker, ol.is_limited FROM hop
 WHERE hop.queue IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = hop.queue AND q.paused)
 UNION ALL
-ol.beside_queues
+ol.due_and_breakers
 
 -- name: poll_queues
--- The same for named queues alone, each looked up by itself: a sub-select is never made into a join
+-- The same for named queues only, each looked up by itself: a sub-select is never turned into a join
 -- that reads all ready jobs.
 SELECT t.queue, ol.no_breaker, EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = t.queue
     AND q.limited)
@@ -50,7 +49,7 @@ FROM ol.rows(queue text)
 WHERE (SELECT 1 FROM ol.job AS j WHERE j.state = 'ready' AND j.queue = t.queue LIMIT 1) IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = t.queue AND q.paused)
 UNION ALL
-ol.beside_queues
+ol.due_and_breakers
 
 -- fragment: startable
 (expires_at IS NULL OR expires_at > ol.now())
@@ -72,7 +71,7 @@ state = 'ready' AND queue = :queue AND ol.startable
 -- fragment: startable_of_tenant
 (CAST(:tenant AS text) IS NULL OR tenant = :tenant) AND ol.startable
 
--- fragment: claimable_there
+-- fragment: claimable_in_each
 state = 'ready' AND queue = t.queue AND ol.startable_of_tenant
             AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = t.queue AND (q.paused OR q.limited))
             AND (crashes = 0 OR crashes < max_crashes - 1 OR (ol.boolean(:last_life) AND id = (
@@ -91,13 +90,13 @@ UPDATE ol.job AS j SET ol.taken
 FROM picked WHERE j.id = picked.chosen
 RETURNING ol.claim_columns
 
--- fragment: from_there
+-- fragment: from_cursor
 priority = :priority
         AND (run_at, id) >= (ol.moment(:run_at), ol.id(:id))
 
 -- name: claim
 -- Take the next ready jobs of one queue, highest priority first, then the longest due.
--- postgres: locked in a CTE and updated by join: a sub-select may be asked again for every row, and
+-- postgres: locked in a CTE and updated by join: a sub-select may be run again for every row, and
 -- then takes more than its LIMIT
 WITH picked AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
@@ -117,13 +116,13 @@ RETURNING ol.claim_columns
 
 -- fragment: picked_on
 SELECT id AS chosen FROM ol.job
-    WHERE ol.claimable AND ol.from_there
+    WHERE ol.claimable AND ol.from_cursor
     ORDER BY priority DESC, run_at, id
     LIMIT :limit
 
 -- name: claim_on
--- The same from where the last full batch began: what was taken since then leaves dead entries in
--- the index, which must not be walked again and again while somebody's old snapshot keeps them.
+-- The same from where the last full batch began: jobs taken since then leave dead entries in the index,
+-- which must not be walked again and again while another session's old snapshot keeps them.
 -- postgres: as in claim
 WITH picked AS MATERIALIZED (ol.picked_on FOR UPDATE SKIP LOCKED)
 ol.take_picked
@@ -133,15 +132,14 @@ WHERE j.id IN (ol.picked_on)
 RETURNING ol.claim_columns
 
 -- name: claim_across
--- Take the next ready jobs of each of many queues that hold few, in the order in which these are
--- given: a queue with one job does not cost a round trip of its own. For a worker of one tenant (a
--- remote one), only that tenant's.
--- postgres: locked where they are picked, queue by queue, and no more of them than are taken
+-- Take the next ready jobs of each of several queues that hold few, in the given order: a queue with one job
+-- does not cost a round trip of its own. For a worker of one tenant (a remote one), only that tenant's.
+-- postgres: locked where they are picked, queue by queue, and only as many as are taken
 WITH picked AS MATERIALIZED (
     SELECT near.chosen FROM ol.rows(queue text)
     CROSS JOIN LATERAL (
         SELECT id AS chosen FROM ol.job
-        WHERE ol.claimable_there
+        WHERE ol.claimable_in_each
         ORDER BY priority DESC, run_at, id
         LIMIT :each
         FOR UPDATE SKIP LOCKED) AS near
@@ -153,7 +151,7 @@ WHERE j.id IN (
     SELECT near.id FROM ol.rows(queue text) CROSS JOIN ol.job AS near
     WHERE near.id IN (
         SELECT id FROM ol.job
-        WHERE ol.claimable_there
+        WHERE ol.claimable_in_each
         ORDER BY priority DESC, run_at, id
         LIMIT :each)
     LIMIT :limit)
@@ -163,7 +161,7 @@ RETURNING ol.claim_columns
 state = 'ready' AND queue = :queue AND ol.startable_of_tenant
 
 -- Priorities with jobs that can start, and where the jobs of each begin: found by hopping from priority
--- to priority along the index, from a place on if one is given.
+-- to priority along the index, from a cursor on if one is given.
 -- fragment: priority_heads
 heads (priority, run_at, id) AS (
     SELECT COALESCE(CAST(:priority AS integer),
@@ -211,10 +209,10 @@ WHERE j.id IN (ol.picked_longest_due)
 RETURNING ol.claim_columns
 
 -- name: succeed_and_claim_on
--- Both as one, for a busy worker: it gives back and takes on, and this is all that it says for long.
+-- Both in one statement, for a busy worker: it finishes and claims, and sends little else for long.
 -- Each row is a claim, with the number of accepted successes last; without a claim it is that alone.
 -- postgres only: an update can be part of a query, and one statement costs less than a pipeline of
--- two. What is done is asked for before anything is taken: who waits for a row holds no other.
+-- two. Rows to finish are locked before any is claimed: a session that waits for a row holds no other.
 WITH done AS (ol.succeeding AND ol.any_fence RETURNING 1),
 picked AS MATERIALIZED (ol.picked_on FOR UPDATE SKIP LOCKED),
 taken AS (

@@ -76,7 +76,7 @@ GROUP BY j.queue, j.task, CAST(w.subjects AS text)
 ORDER BY j.queue, j.task, CAST(w.subjects AS text) LIMIT :limit
 
 -- name: kept_step_names
--- Names of steps that jobs have kept which have begun and wait for their next attempt, by task.
+-- Names of stored steps of jobs that have begun and wait for their next attempt, by task.
 SELECT j.task, s.name, count(*) FROM ol.job AS j JOIN ol.step AS s ON s.job = j.id
 WHERE j.state IN ('waiting', 'scheduled', 'ready') AND j.fence > 0
 GROUP BY j.task, s.name ORDER BY j.task, s.name LIMIT :limit

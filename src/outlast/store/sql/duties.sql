@@ -76,8 +76,8 @@ RETURNING CAST(id AS text), tied
             WHERE w.awaits = j.id AND w.awaits IS NOT NULL AND w.ended_at IS NULL LIMIT 1 OFFSET 0))
 
 -- name: prune_jobs
--- Remove jobs that ended in one state long enough ago, oldest first; not those that a flow needs, or
--- whose end a handler has still to hear of.
+-- Remove jobs that ended in one state long enough ago, oldest first; not jobs that a flow needs, or whose
+-- end a waiting handler has not seen yet.
 -- postgres: SKIP LOCKED, so that no transaction waits for a pruner; in a CTE, as in claim
 WITH ended AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job AS j

@@ -1,6 +1,6 @@
 -- name: insert_jobs
--- Insert new jobs; a job whose id or key already stands is left alone and not returned. In a limited
--- queue every job has a lane: its own, its tenant's or the default one.
+-- Insert new jobs; a job whose id or key exists is left alone and not returned. In a limited queue every
+-- job has a lane: its own, its tenant's or the default one.
 INSERT INTO ol.job ol.columns(
     id = t.id,
     tenant = t.tenant,
@@ -64,7 +64,7 @@ RETURNING ol.epoch(created_at), lane
 ol.one_ready_job
 
 -- name: insert_job_and_notify
--- The same, and tell sleeping workers of it, in the same round trip.
+-- The same, and notify idle workers, in the same round trip.
 -- postgres only: see notify_workers
 ol.one_ready_job, pg_notify(:channel, queue) IS NULL
 
@@ -82,19 +82,19 @@ tenant, queue, lane, task, priority, run_at, max_attempts, max_crashes, timeout,
     created_at, tied, hooks, state
 
 -- name: clock_of_copy
--- The moment of jobs that are copied: as a column holds it, and as seconds since 1970.
+-- The time of copied jobs: as a column stores it, and as seconds since 1970.
 -- postgres: as text, which COPY reads, whatever the session's date style
 SELECT to_char(ol.now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), ol.epoch(ol.now())
--- sqlite: a moment is a number of seconds
+-- sqlite: a time is a number of seconds
 SELECT n.moment, n.moment FROM (SELECT ol.now() AS moment) AS n
 
 -- name: lane_rules
--- How limited queues choose the lane of a job that names none.
+-- The lane rules of limited queues, for jobs that name no lane.
 SELECT q.name, q.lane_by FROM ol.queue AS q
 WHERE q.limited AND q.name IN (SELECT ol.each(:queues))
 
 -- name: existing_jobs
--- The jobs that already stand where new ones were refused: by id, or by key.
+-- The existing jobs because of which new ones were refused: by id, or by key.
 SELECT CAST(t.id AS text), ol.job_columns
 FROM ol.rows(id uuid)
 JOIN ol.job AS j ON j.id = t.id
@@ -105,7 +105,7 @@ JOIN ol.job AS j ON j.tenant = t.tenant AND j.queue = t.queue AND j.key = t.key
 WHERE j.key IS NOT NULL AND j.unique_mode IS NULL AND j.id <> t.id
 
 -- name: notify_workers
--- Tell sleeping workers which queues have something new; polling finds it anyway.
+-- Notify idle workers of queues with new jobs; polling finds these anyway.
 -- postgres only: NOTIFY, delivered when the transaction commits; on SQLite workers watch
 -- data_version, which every commit changes
 SELECT count(pg_notify(:channel, queue))

@@ -26,7 +26,7 @@ SELECT count(*), COALESCE(max(seq), 0) FROM placed
 
 -- name: unsequenced_of_job
 -- One job's events that have no place yet. They are last in the index of its events.
-SELECT 0, ol.told_columns FROM ol.event AS e JOIN ol.job AS j ON j.id = e.job
+SELECT 0, ol.event_details FROM ol.event AS e JOIN ol.job AS j ON j.id = e.job
 WHERE e.job = ol.id(:id) AND e.place IS NULL
     AND (CAST(:tenant AS text) IS NULL OR j.tenant = :tenant)
 ORDER BY e.seq LIMIT :limit

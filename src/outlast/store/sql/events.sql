@@ -1,7 +1,7 @@
 -- fragment: event_columns
-ol.place(e), ol.told_columns
+ol.place(e), ol.event_details
 
--- fragment: told_columns
+-- fragment: event_details
 CAST(e.job AS text), e.attempt, e.fence, e.kind, CAST(e.data AS text), ol.epoch(e.at), j.tenant,
     j.queue, j.task, CAST(j.flow AS text)
 
@@ -63,9 +63,8 @@ j.finished_at >= ol.moment(:at) AND j.finished_at < ol.ago(:settle)
 ORDER BY j.finished_at, j.id LIMIT :limit
 
 -- name: succeeded_after
--- A page of successes in the order of their ends, after one of them, and not those of this moment:
--- whatever ends before them may not be committed yet. Of all tenants, so that a page is read quickly
--- however few are wanted of it.
+-- A page of successes in the order of their ends, after a cursor, without the latest: earlier ends may not
+-- be committed yet. Of all tenants, so that a page is read quickly however few of its rows are wanted.
 SELECT ol.live_columns FROM ol.job AS j
 WHERE j.state IN ('succeeded', 'cancelled') AND j.state = 'succeeded' AND ol.ended_after
 
@@ -75,7 +74,7 @@ SELECT ol.live_columns FROM ol.job AS j
 WHERE j.flow = ol.id(:flow) AND j.flow IS NOT NULL AND j.state = 'succeeded' AND ol.ended_after
 
 -- name: started_since
--- Jobs that run and have started since a moment. What is only offered to a remote worker has not.
+-- Running jobs that have started since a time. A job that is only offered has not started.
 SELECT ol.live_columns FROM ol.job AS j
 WHERE j.state = 'running' AND j.started_at >= ol.moment(:at) AND j.worker NOT LIKE 'offer-%'
     AND (CAST(:tenant AS text) IS NULL OR j.tenant = :tenant)

@@ -1,4 +1,4 @@
--- Lanes with ready jobs of each limited queue, found by hopping: up to a thousand, then enough is known.
+-- Lanes with ready jobs of each limited queue, found by hopping; at most a thousand.
 -- fragment: waiting_lanes
 waiting_lane (queue, lane, n) AS (
     SELECT q.name, (SELECT j.lane FROM ol.job AS j WHERE j.state = 'ready' AND j.lane IS NOT NULL
@@ -10,10 +10,9 @@ waiting_lane (queue, lane, n) AS (
     FROM waiting_lane AS w WHERE w.lane IS NOT NULL AND w.n < 1000)
 
 -- name: table_metrics
--- Everything that is measured in the tables, as of one moment: a kind, a name, a state and numbers.
--- Each live state is asked for by a literal, so that its own partial index answers, and finished
--- jobs, of which there may be millions, are not looked at. Servers that merely offer jobs have a card
--- too; they are no workers.
+-- All metrics of the tables, as of one moment: a kind, a name, a state and numbers. Each live state is a
+-- literal, so that its own partial index is used, and finished jobs, perhaps millions, are not read. Servers
+-- that only offer jobs are registered, too, and are not workers.
 WITH RECURSIVE ol.waiting_lanes
 SELECT 'jobs' AS kind, queue AS name, 'waiting' AS state, CAST(count(*) AS float8) AS number,
     ol.epoch(ol.now()) - min(ol.epoch(created_at)) AS oldest, 0.0 AS dwell

@@ -52,17 +52,17 @@ ol.ending_well AND NOT j.tied
 t.fence BETWEEN 1 AND 9223372036854775807
 
 -- name: succeed
--- The fast path of finish: first-try successes without dependents, of which it is enough
--- to know how many were accepted. All have the same owner, passed once.
--- postgres: counted where they are; a range that holds every fence makes the planner expect few, so
--- that it looks them up one by one whatever the table held when this was planned
+-- The fast path of finish: first-try successes without dependents; returns only the number of accepted
+-- ones. All have the same owner, passed once.
+-- postgres: counted by the statement; a range that contains every fence makes the planner expect few rows,
+-- so that it looks them up one by one, whatever the table held when this was planned
 WITH done AS (ol.succeeding AND ol.any_fence RETURNING 1)
 SELECT count(*) FROM done
 -- sqlite: an update cannot be part of a query; each accepted one is a row
 ol.succeeding RETURNING 1
 
 -- name: succeed_tied
--- The same of jobs whose ends may concern others, in the transaction that tells those: the accepted.
+-- The same for jobs whose ends may affect others, in the transaction that notifies those: the accepted.
 -- postgres: with the range, as in succeed
 ol.ending_well AND ol.any_fence RETURNING ol.finish_columns
 -- sqlite: rows are looked up one by one anyway

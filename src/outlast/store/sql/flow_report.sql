@@ -46,8 +46,8 @@ WHERE (w.id = ol.id(:id) OR w.part_of = ol.id(:id))
             AND j.state IN ('waiting', 'scheduled', 'ready', 'running')))
 
 -- name: reopen_flows_of
--- Ended jobs are to run again: clear the cancellation of their flows, or the jobs they add
--- would be dropped. Not of flows with jobs still to be cancelled.
+-- Ended jobs will run again: clear the cancellation of their flows, or the jobs that they add would be
+-- dropped. Not of flows with jobs still to be cancelled.
 UPDATE ol.flow SET cancelled_at = NULL, settled_at = NULL, reason = NULL, failed = 0
 WHERE settled_at IS NOT NULL AND id IN (
     SELECT flow FROM ol.job
@@ -56,8 +56,8 @@ WHERE settled_at IS NOT NULL AND id IN (
     WHERE ol.in_ids(id, :ids) AND state IN ('dead', 'cancelled'))
 
 -- name: in_open_flows
--- Those of the jobs whose flow and group are not cancelled, locked so that none of these is until
--- the transaction ends.
+-- The jobs whose flow and group are not cancelled, locked so that none is cancelled until the transaction
+-- ends.
 -- postgres: a share lock, as for joins of a flow
 WITH held AS MATERIALIZED (
     SELECT w.id, w.cancelled_at FROM ol.flow AS w

@@ -1,4 +1,4 @@
--- fragment: told
+-- fragment: counted_down
 waits_for = CASE WHEN f.waits_for > c.ended THEN f.waits_for - c.ended ELSE 0 END,
     state = CASE
         WHEN f.needs = 'succeeded' AND c.failed > 0 THEN ol.doomed
@@ -18,11 +18,11 @@ CASE WHEN EXISTS (SELECT 1 FROM ol.flow AS w
 ol.json('{"type": "PrerequisiteFailed", "message": "a prerequisite did not succeed: explain says which", "traceback": ""}')
 
 -- fragment: prerequisite_failed
-CASE WHEN ol.among_others THEN ol.prerequisite_unnamed
+CASE WHEN ol.has_foreign_prerequisite THEN ol.prerequisite_unnamed
     ELSE ol.json('{"type": "PrerequisiteFailed", "message": "' || c.why || '", "traceback": ""}') END
 
--- fragment: among_others
--- postgres: each by its key, whatever the statistics say of tables that have just been empty
+-- fragment: has_foreign_prerequisite
+-- postgres: each by its key: statistics of tables that were just empty mislead the planner
 EXISTS (SELECT 1 FROM ol.edge AS m
             WHERE m.follower = f.id AND (SELECT o.tenant <> f.tenant OR o.queue <> f.queue
                 FROM ol.job AS o WHERE o.id = m.job)
@@ -217,13 +217,13 @@ held AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
     WHERE id = ANY (ARRAY(SELECT follower FROM c)) AND state || '' = 'waiting' AND wait_name IS NULL
     ORDER BY id FOR UPDATE)
-UPDATE ol.job AS f SET ol.told
+UPDATE ol.job AS f SET ol.counted_down
 FROM c
 WHERE f.id = ANY (ARRAY(SELECT chosen FROM held)) AND f.id = c.follower
     AND f.state || '' = 'waiting' AND f.wait_name IS NULL
 RETURNING CAST(id AS text), state, queue, tied
 -- sqlite: one writer at a time
-UPDATE ol.job AS f SET ol.told
+UPDATE ol.job AS f SET ol.counted_down
 FROM (SELECT e.follower, count(*) AS ended,
         count(CASE WHEN p.state <> 'succeeded' THEN 1 END) AS failed, ol.why AS why
     FROM (SELECT t.id, t.state FROM ol.rows(id uuid, state text)) AS p
@@ -234,9 +234,9 @@ RETURNING CAST(id AS text), state, queue, tied
 -- name: fail_followers
 -- End the transitive dependents that needed the success of these failed jobs, in one
 -- statement, because a chain may be thousands long.
--- postgres: locked in the order of their ids, and looked up by their keys, as above; and so is why,
--- in a map of all, because a join of thousands might be made by comparing each with each. (A map
--- that does not fit in work_mem would be read from disk for each: of so many, explain says why.)
+-- postgres: locked in the order of their ids, and looked up by their keys, as above; so are the reasons,
+-- in one map, because a join of thousands might compare each row with each. (A map that does not fit in
+-- work_mem would be read from disk for each row: with so many, the message refers to `explain`.)
 WITH RECURSIVE lost (id) AS (
     SELECT i.id FROM (SELECT ol.each_id(:ids) AS id) AS i
     UNION
@@ -258,7 +258,7 @@ held AS MATERIALIZED (
 told AS MATERIALIZED (
     SELECT CASE WHEN count(*) <= 20000 THEN jsonb_object_agg(follower, why) END AS whys FROM c)
 UPDATE ol.job AS f
-SET state = ol.doomed, finished_at = ol.now(), error = CASE WHEN ol.among_others
+SET state = ol.doomed, finished_at = ol.now(), error = CASE WHEN ol.has_foreign_prerequisite
         OR (SELECT whys IS NULL FROM told) THEN ol.prerequisite_unnamed
     ELSE json_build_object('type', 'PrerequisiteFailed', 'message',
         (SELECT whys ->> CAST(f.id AS text) FROM told), 'traceback', '') END

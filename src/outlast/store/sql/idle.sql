@@ -1,6 +1,6 @@
 -- name: next_moments
--- The clock, and when the next scheduled job, the next job's expiry, the next probe of an open breaker
--- and the next time-out of a wait are due.
+-- The clock, and when the next scheduled job, job expiry, probe of an open breaker and time-out of a wait
+-- are due.
 SELECT ol.epoch(ol.now()),
     (SELECT ol.epoch(run_at) FROM ol.job WHERE state = 'scheduled' ORDER BY run_at LIMIT 1),
     (SELECT ol.epoch(expires_at) FROM ol.job
@@ -10,5 +10,5 @@ SELECT ol.epoch(ol.now()),
     (SELECT min(ol.epoch(wait_until)) FROM ol.job WHERE state = 'waiting' AND wait_until IS NOT NULL)
 
 -- name: running_queues
--- Queues in which jobs run, whoever runs them.
+-- Queues with running jobs, of any worker.
 SELECT DISTINCT queue FROM ol.job WHERE state = 'running'

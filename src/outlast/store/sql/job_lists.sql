@@ -1,12 +1,12 @@
--- Lists of jobs for people: in the order of a time of theirs, by selection, and with their arguments.
--- A statement in some order reads the next so many jobs along an index, after one of them, and tells of
--- each whether it fits.
+-- Lists of jobs for people: in the order of one of their times, by selection, and with their arguments. An
+-- ordered statement reads a bounded number of jobs along an index, after a cursor, and returns for each
+-- whether it matches.
 
 -- fragment: listed_fits
 ((CAST(:queue AS text) IS NULL OR j.queue = :queue)
     AND (CAST(:task AS text) IS NULL OR j.task = :task)
     AND (CAST(:state AS text) IS NULL OR j.state || '' = :state)
-    AND ol.said_of_it AND ol.in_reach)
+    AND ol.search_fits AND ol.in_reach)
 
 -- name: enqueued_first
 -- Jobs in any state, the oldest first.

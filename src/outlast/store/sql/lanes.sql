@@ -2,8 +2,8 @@
 j.state = 'ready' AND j.lane IS NOT NULL AND j.queue = :queue
 
 -- Lanes with ready jobs, found by hopping along their index: from the cursor on, and round. On PostgreSQL
--- the index is read backward, and so each lane is found by its last job: entries of jobs that were taken,
--- which somebody's old snapshot keeps, are before it.
+-- the index is read backward, so that each lane is found by its last job: dead entries of claimed jobs,
+-- which another session's old snapshot keeps, come before it.
 -- fragment: hops
 ahead (lane, n) AS (
     SELECT (SELECT j.lane FROM ol.job AS j WHERE ol.lane_head AND j.lane >= :lane
@@ -31,7 +31,7 @@ chosen (lane, n) AS (
     SELECT t.lane, 10000 + t.place FROM ol.rows(lane text, place integer)
     WHERE t.lane NOT IN (SELECT lane FROM turns))
 
--- The queue, locked: for itself if it has limits of its own, else shared, so that a change of limits
+-- The queue, locked: exclusively if it has limits of its own, else shared, so that a change of limits
 -- waits for claims.
 -- fragment: held_queue
 held AS MATERIALIZED (
@@ -47,22 +47,22 @@ held.got AND pg_try_advisory_xact_lock(
         ol.lane_lock(:queue, chosen.lane))
 
 -- name: latest_lane
--- The lane of the job of a queue that started last: its turns are about there.
+-- The lane of the last job that started in a queue: turns of other workers are near there.
 SELECT r.lane FROM ol.job AS r
 WHERE r.state = 'running' AND r.lane IS NOT NULL AND r.queue = :queue
 ORDER BY r.started_at DESC LIMIT 1
 
 -- name: lock_lanes
--- The lanes of a queue whose turn it is, and those with slots that were just freed, locked against
--- other claims until this one commits. What is running is counted afterwards, by a statement that
--- sees what the last owner of the lock committed.
--- postgres: locks of transactions, tried and not waited for
+-- The lanes of a queue whose turn it is, and those with slots just freed, locked against other claims until
+-- this one commits. Running jobs are counted afterwards, by a statement that sees what the last owner of
+-- the lock committed.
+-- postgres: transaction locks, tried without waiting
 WITH RECURSIVE ol.held_queue,
 ol.hops
 SELECT chosen.lane, chosen.n, ol.lane_got, held.alone, held.ordered, held.rate, held.lane_rate,
     held.burst, held.weights, held.lane_batch
 FROM held CROSS JOIN chosen
--- sqlite: who has begun is alone
+-- sqlite: one writer at a time
 WITH RECURSIVE ol.hops
 SELECT chosen.lane, chosen.n, 1, 1, q.ordered, q.rate, q.lane_rate, q.burst, q.weights,
     q.lane_batch
@@ -132,8 +132,8 @@ CASE WHEN q.lane_running IS NULL THEN t.share
             WHERE r.state = 'running' AND r.lane IS NOT NULL AND r.queue = :queue
                 AND r.lane = t.lane)) END
 
--- Limits as they are now that the locks are held. A queue that has got a limit of its own since then
--- is locked for itself by the next claim.
+-- The limits, read after the locks were acquired. A queue that has got a limit of its own since then is
+-- locked exclusively by the next claim.
 -- fragment: claim_limits
 SELECT q.*, ol.greatest(0, ol.least(ol.queue_room, CASE
             WHEN q.rate IS NULL THEN :limit
@@ -152,7 +152,7 @@ shares AS MATERIALIZED (
 shares AS MATERIALIZED (
     SELECT e.key AS lane, e.value AS share, e.id AS place FROM json_each(:shares) AS e)
 
--- In the order of their turns: a join with many buckets may come out in another one.
+-- In the order of their turns: a join with many buckets may return another order.
 -- fragment: claim_takes
 SELECT t.lane, q.ordered, q.on_dead, ol.greatest(0, ol.least(ol.lane_room, CASE
             WHEN ol.lane_closed THEN 0
@@ -174,8 +174,8 @@ SELECT t.lane, q.ordered, q.on_dead, ol.greatest(0, ol.least(ol.lane_room, CASE
                 AND lane IN (SELECT lane FROM shares) AND ol.startable_of_tenant
             ORDER BY priority DESC, run_at, id LIMIT 1)))
 
--- A range of one lane, and an order that begins with it: an equation would let the planner take the
--- index of all ready jobs, and pass over those of other lanes.
+-- A range of one lane, and an order that begins with it: with an equation the planner might use the index
+-- of all ready jobs, and skip those of other lanes.
 -- fragment: next_in_lane
 state = 'ready' AND lane IS NOT NULL AND queue = :queue
                 AND lane >= takes.lane AND lane <= takes.lane
@@ -195,8 +195,8 @@ SELECT few.chosen FROM (
         WHERE takes.take > 0 AND NOT takes.ordered
         LIMIT 1000) AS few
     LIMIT COALESCE((SELECT room FROM limits), 0)
--- sqlite: has no LATERAL, and no LIMIT that depends on a row: the next ones of a lane are listed, and as
--- many of them taken as it may give. (Rows by their numbers: an id would be looked up once more.)
+-- sqlite: no LATERAL, and no LIMIT that depends on a row: the next jobs of a lane are listed, and as many of
+-- them taken as its share allows. (Rows by rowid: an id would be looked up once more.)
 SELECT near.value FROM takes CROSS JOIN json_each((
         SELECT json_group_array(number) FROM (
             SELECT rowid AS number FROM ol.job
@@ -207,8 +207,8 @@ SELECT near.value FROM takes CROSS JOIN json_each((
     LIMIT COALESCE((SELECT room FROM limits), 0)
 
 -- name: claim_lanes
--- Take the next ready jobs of lanes that are locked, as many of each as its share, its limit and its
--- tokens allow, and no more than the queue has room for.
+-- Take the next ready jobs of locked lanes, as many of each as its share, its limit and its tokens allow,
+-- and no more than the queue has room for.
 -- postgres: locked in a CTE, as in claim
 WITH limits AS MATERIALIZED (ol.claim_limits),
 ol.given_shares,
@@ -248,10 +248,10 @@ ol.take_picked
 state = 'ready' AND lane IS NOT NULL AND queue = :queue AND ol.startable_of_tenant
 
 -- fragment: of_taken_lane
--- postgres: the equation leads to the place in the index; the range says the same, and makes the planner
--- expect few rows of a lane, so that it does not take the index of all ready jobs
+-- postgres: the equation finds the position in the index; the range repeats it, and makes the planner expect
+-- few rows of a lane, so that it does not use the index of all ready jobs
 lane = takes.lane AND lane >= takes.lane AND lane <= takes.lane
--- sqlite: would take the range alone, and read the whole lane
+-- sqlite: would use only the range, and read the whole lane
 lane = takes.lane
 
 -- fragment: of_head_lane
@@ -335,8 +335,8 @@ DESC
 -- sqlite: as the index has them
 ASC
 
--- The head of an ordered lane: a job that has begun and is to go on, else the first in line. A dead
--- one may block the lane.
+-- The head of an ordered lane: a begun job that will continue, else the first in line. A dead job may
+-- block the lane.
 -- fragment: ordered_head
 COALESCE(
             (SELECT b.id FROM ol.job AS b WHERE b.lane IS NOT NULL AND b.fence > 0
@@ -353,8 +353,8 @@ takes.on_dead = 'block' AND EXISTS (SELECT 1 FROM ol.job AS d
                     AND d.lane = takes.lane)
 
 -- name: claim_ordered_lanes
--- Take the head of each lane that is locked, if it is ready. A head that has failed and waits for its
--- next attempt holds its lane, and so does one that another transaction has locked.
+-- Take the head of each locked lane, if it is ready. A head that has failed and waits for its next attempt
+-- holds its lane, and so does one that another transaction has locked.
 -- postgres: the head is found first and locked then: SKIP LOCKED would go on to the next in line
 WITH limits AS MATERIALIZED (ol.claim_limits),
 ol.given_shares,
@@ -385,12 +385,12 @@ WHERE j.id IN (
     LIMIT COALESCE((SELECT room FROM limits), 0))
 RETURNING ol.claim_columns
 
--- The jobs of a lane that have been tried and are to go on: the first of them is taken alone.
+-- The jobs of a lane that have been tried and will continue: the first of them is taken alone.
 -- fragment: lane_begun
 b.lane IS NOT NULL AND b.fence > 0 AND b.state IN ('scheduled', 'ready') AND b.wait_name IS NULL
                 AND b.queue = :queue AND b.lane = takes.lane
 
--- (What is kept by reference is fetched first, and could be overtaken: it is taken alone, too.)
+-- (Arguments kept by reference are fetched first, so the job could be overtaken: it is taken alone, too.)
 -- fragment: inline_args
 substr(CAST(args AS text), 1, 1) <> '['
 
@@ -399,14 +399,14 @@ state = 'ready' AND lane IS NOT NULL AND queue = :queue
                         AND lane >= takes.lane AND lane <= takes.lane
 
 -- name: claim_lane_runs
--- Take the next jobs of each ordered lane that is locked and of which none is running, up to its share,
--- its tokens and `:run`: one worker keeps their order. A job that has been tried holds its lane, and is taken
--- alone. The first one that cannot be taken ends the run.
--- postgres: candidates are found first and locked then, and a gap ends the run: SKIP LOCKED would go
--- on to the next in line. They are read along the lanes' index from their first one on, and those of
--- other lanes left out then: with an end to the range, and without statistics, the planner would take
--- the index of all ready jobs, and sort them for each lane. Each is locked by its id, one by one: told
--- to lock them in order, a hot path, which never sorts, would read all jobs in the order of their ids.
+-- Take the next jobs of each locked ordered lane without running jobs, up to its share, its tokens and
+-- `:run`: one worker keeps their order. A job that has been tried holds its lane, and is taken alone. The
+-- first one that cannot be taken ends the run.
+-- postgres: candidates are found first and locked then, and a gap ends the run: SKIP LOCKED would continue
+-- with the next in line. They are read along the lanes' index from their first one on, and those of other
+-- lanes dropped then: with an end to the range, and without statistics, the planner would use the index of
+-- all ready jobs, and sort them for each lane. Each is locked by its id, one by one: with an ORDER BY, the
+-- hot path, whose plans never sort, would read all jobs in the order of their ids.
 WITH limits AS MATERIALIZED (ol.claim_limits),
 ol.given_shares,
 takes AS MATERIALIZED (ol.claim_takes),
@@ -469,8 +469,8 @@ WHERE j.id IN (
 RETURNING ol.claim_columns
 
 -- name: spend_tokens
--- Take tokens out of the buckets of lanes, and of the whole queue (''), for jobs that were claimed.
--- A lane that was closed meanwhile stays closed.
+-- Take tokens from the buckets of lanes, and of the whole queue (''), for claimed jobs. A lane that was
+-- closed meanwhile stays closed.
 INSERT INTO ol.lane AS s (queue, lane, tokens, filled_at)
 SELECT :queue, t.lane, CASE WHEN t.lane = '' THEN ol.queue_tokens ELSE ol.lane_tokens END - t.spent,
     ol.now()
@@ -481,7 +481,7 @@ ON CONFLICT (queue, lane) DO UPDATE SET tokens = excluded.tokens, filled_at = ex
     closed_for = NULL WHERE NOT ol.lane_closed
 
 -- name: return_tokens
--- Put tokens back for jobs that were released unspent. A bucket without a row is full.
+-- Return the tokens of jobs that were released unspent. A bucket without a row is full.
 UPDATE ol.lane AS b SET tokens = b.tokens + t.spent
 FROM ol.rows(queue text, lane text, spent integer)
 WHERE b.queue = t.queue AND b.lane = t.lane AND b.tokens IS NOT NULL
@@ -510,8 +510,8 @@ WHERE EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND q.limited) A
 RETURNING 1
 
 -- name: adopt_running
--- Count what runs already, when a queue gets its first limit.
--- postgres: held in the order in which finishes and renewals hold rows, so that none waits in a circle
+-- Give lanes to running jobs, so that they are counted, when a queue gets its first limit.
+-- postgres: locked in the order in which finishes and renewals lock rows, so that none deadlocks
 WITH held AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job WHERE state = 'running' AND queue = :queue AND lane IS NULL
     ORDER BY id FOR UPDATE)
@@ -536,8 +536,8 @@ j.id = ol.id(:job) AND j.fence = :fence AND j.worker IN (:worker, :offered_by)
     AND j.state || '' = 'running' AND j.lane IS NOT NULL
 
 -- name: slow_down
--- Close the lane of a job for a while, if the claim still holds: its bucket is empty, and fills again
--- from then on. Of two such requests the longer one holds.
+-- Close the lane of a job for a while, if the claim still holds: its bucket is empty, and refills from
+-- then on. Of two such requests the longer one counts.
 -- postgres: the job's row is locked, as in keep_step
 INSERT INTO ol.lane AS s (queue, lane, tokens, filled_at, closed_for)
 SELECT j.queue, j.lane, 0, ol.later(CAST(:seconds AS double precision)),
@@ -561,13 +561,13 @@ RETURNING lane
 
 -- name: resume_lane
 -- Claim from a paused lane, or (queue '') from a tenant's lanes again; no row if it is not paused. (No
--- insert: the row of a lane that was resumed is pruned.)
+-- insert: the row of a resumed lane is pruned.)
 UPDATE ol.lane SET paused = false WHERE queue = :queue AND lane = :lane AND paused
 RETURNING lane
 
 -- name: prune_lanes
--- Remove rows that say nothing: neither paused nor closed, with a bucket that is full again, or in a
--- queue without rates. (Filled a while ago: a row that a claim changes meanwhile is looked at again.)
+-- Remove rows that equal the defaults: neither paused nor closed, with a full bucket, or in a queue without
+-- rates. (Filled a while ago: a row that a claim changes meanwhile is checked again.)
 DELETE FROM ol.lane
 WHERE NOT paused AND (filled_at IS NULL OR filled_at <= ol.ago(1))
     AND (queue, lane) IN (
@@ -592,9 +592,9 @@ ORDER BY random() LIMIT :lanes
 SELECT name FROM ol.queue WHERE limited
 
 -- name: lane_slots
--- What bears on one lane: how many jobs run in it and in the whole queue, whether it is paused,
--- whether its tenant is, when it opens, how many tokens it and the queue have, the job that holds its
--- order and the one that blocks it.
+-- The state of one lane: how many jobs run in it and in the whole queue, whether it is paused, whether its
+-- tenant is, when it opens, how many tokens it and the queue have, the job that holds its order and the
+-- one that blocks it.
 SELECT (SELECT count(*) FROM ol.job AS r WHERE r.state = 'running' AND r.lane IS NOT NULL
         AND r.queue = :queue AND r.lane = :lane),
     (SELECT count(*) FROM ol.job AS r WHERE r.state = 'running' AND r.lane IS NOT NULL
@@ -616,13 +616,13 @@ FROM ol.queue AS q LEFT JOIN ol.lane AS s ON s.queue = q.name AND s.lane = :lane
 WHERE q.name = :queue AND q.limited
 
 -- name: lane_running
--- The jobs that run in a lane and that the caller may see, the longest first.
+-- The running jobs of a lane that the caller may see, the longest-running first.
 SELECT CAST(id AS text) FROM ol.job AS j WHERE j.state = 'running' AND j.lane IS NOT NULL
     AND j.queue = :queue AND j.lane = :lane AND ol.in_reach ORDER BY j.started_at, j.id
 LIMIT :limit
 
 -- name: deepest_lanes
--- The lanes of a queue with the most ready jobs: how many, since when the oldest is due, how many run.
+-- The lanes of a queue with the most ready jobs: their number, since when the oldest is due, running jobs.
 SELECT g.lane, g.ready, ol.epoch(ol.now()) - g.oldest,
     (SELECT count(*) FROM ol.job AS r WHERE r.state = 'running' AND r.lane IS NOT NULL
         AND r.queue = :queue AND r.lane = g.lane),

@@ -1,6 +1,6 @@
 -- name: queue_limits
--- The limits of queues, as the code declares them and as an operator changed them; and the jobs that
--- were admitted in the period of a quota.
+-- The limits of queues, as the code declares them and as an operator changed them; and the number of jobs
+-- admitted in the current period of a quota.
 SELECT name, CAST(declared AS text), CAST(overrides AS text), ol.epoch(changed_at), (
     SELECT u.used FROM ol.quota AS u WHERE u.queue = a.name AND u.lane = ''
         AND u.starts_at = ol.whole(ol.epoch(ol.now()) / a.quota_period - 0.000001) * a.quota_period)
@@ -8,15 +8,15 @@ FROM ol.queue AS a
 WHERE declared IS NOT NULL OR overrides IS NOT NULL ORDER BY name
 
 -- name: hold_queue_limits
--- The limits of one queue, held until they are changed.
--- postgres: of two who change them, the second sees what the first one did
+-- The limits of one queue, locked until they are changed.
+-- postgres: of two concurrent changes, the second sees the first
 SELECT CAST(declared AS text), CAST(overrides AS text) FROM ol.queue WHERE name = :queue FOR UPDATE
 -- sqlite: one writer at a time
 SELECT declared, overrides FROM ol.queue WHERE name = :queue
 
 -- name: lock_limits
--- Wait for claims of a queue that are under way: the next ones see its new limits.
--- postgres only: claims hold this lock, shared, until they commit; on SQLite who has begun is alone
+-- Wait for open claims of a queue: later ones see its new limits.
+-- postgres only: claims hold this lock, shared, until they commit; on SQLite there is one writer at a time
 SELECT CAST(pg_advisory_xact_lock(ol.lane_lock(:queue, '')) AS text)
 
 -- name: set_limits

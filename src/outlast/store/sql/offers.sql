@@ -1,15 +1,15 @@
--- fragment: for_them
+-- fragment: for_remote
 state = 'ready' AND queue = :queue
         AND (CAST(:tenant AS text) IS NULL OR tenant = :tenant)
         AND task IN (SELECT ol.each(:tasks))
         AND (expires_at IS NULL OR expires_at > ol.now())
 
 -- fragment: offerable
-ol.for_them
+ol.for_remote
         AND NOT EXISTS (SELECT 1 FROM ol.queue AS q WHERE q.name = :queue AND (q.paused OR q.limited))
         AND (crashes = 0 OR crashes < max_crashes - 1 OR (ol.boolean(:last_life) AND id = (
             SELECT id FROM ol.job
-            WHERE ol.for_them AND crashes > 0 AND crashes >= max_crashes - 1
+            WHERE ol.for_remote AND crashes > 0 AND crashes >= max_crashes - 1
             ORDER BY priority DESC, run_at, id LIMIT 1)))
 
 -- fragment: to_offer
@@ -20,7 +20,7 @@ SELECT id AS chosen FROM ol.job
 
 -- fragment: to_offer_on
 SELECT id AS chosen FROM ol.job
-    WHERE ol.offerable AND ol.from_there
+    WHERE ol.offerable AND ol.from_cursor
     ORDER BY priority DESC, run_at, id
     LIMIT :limit
 
@@ -45,10 +45,10 @@ WHERE j.id IN (ol.to_offer_on)
 RETURNING ol.claim_columns
 
 -- name: hold_claims
--- Hold on to what remote workers run. The first time, it passes from the server that offered it into
--- their hands. What is not returned is no longer theirs, or somebody has its row at this moment.
--- postgres: SKIP LOCKED, as in renew, and in no order, since nobody is waited for: to keep one, all
--- jobs would be read along their key. A range that holds every fence, as in succeed
+-- Renew the claims of remote workers. The first renewal makes the worker the owner instead of the server
+-- that offered the job. Claims that are not returned are lost, or another transaction has locked the row.
+-- postgres: SKIP LOCKED, as in renew, and in no order, since it waits for no lock: to keep an order, all
+-- jobs would be read along their key. A range that contains every fence, as in succeed
 WITH held AS MATERIALIZED (
     SELECT j.id AS held, t.worker AS holder
     FROM ol.rows(id uuid, fence bigint, worker text, offered_by text)
@@ -67,8 +67,8 @@ FROM ol.rows(id uuid, fence bigint, worker text, offered_by text)
 WHERE j.id = t.id AND j.fence = t.fence AND ol.same_owner AND j.state || '' = 'running'
 RETURNING CAST(id AS text), fence, worker, cancelling
 
--- name: offers_stand
--- How jobs stand that were offered: under which claim, in which state, in whose hands.
+-- name: claim_owners
+-- The claims, states and owners of offered jobs.
 SELECT CAST(j.id AS text), j.fence, j.state, j.worker
 FROM ol.rows(id uuid, fence bigint) JOIN ol.job AS j ON j.id = t.id
 
@@ -79,15 +79,15 @@ WHERE j.worker = :worker AND j.state || '' = 'running'
 ORDER BY j.id
 
 -- name: still_offered
--- Those offers of a server that nobody has accepted, held until they are put back.
--- postgres: FOR UPDATE, so that an acceptance comes before or after, and not between
+-- The offers of a server that are not accepted, locked until they are released.
+-- postgres: FOR UPDATE, so that an acceptance comes before or after, not in between
 ol.offered_still FOR UPDATE
--- sqlite: who has begun is alone
+-- sqlite: one writer at a time
 ol.offered_still
 
--- name: events_kept
--- Which of some events are kept, by the numbers that they had under their claims; those of another
--- owner of the same fence are not theirs.
+-- name: stored_events
+-- Which of these events are stored, by the numbers that they had under their claims; events of another
+-- owner of the same fence do not count.
 SELECT CAST(e.job AS text), e.fence, t.worker, e.n
 FROM ol.rows(job uuid, fence bigint, worker text, offered_by text, n bigint)
 JOIN ol.event AS e ON e.job = t.job AND e.fence = t.fence AND e.n = t.n
@@ -96,9 +96,9 @@ LEFT JOIN ol.attempt AS a ON a.job = t.job AND a.fence = t.fence
 WHERE e.n IS NOT NULL AND ol.owned_then
 
 -- name: record_late_events
--- Keep what an attempt had said and its worker could not send any more, under the claim that it held
--- then. What is sent again is kept once. Whose claim that was is in the record of how it ended, or in
--- the job's row.
+-- Store events that an attempt reported and its worker could not send any more, under the claim that it held
+-- then. A repeated event is stored once. The owner of that claim is in the record of the attempt, or in the
+-- job's row.
 INSERT INTO ol.event (job, attempt, fence, n, kind, data, at)
 SELECT t.job, t.attempt, t.fence, t.n, t.kind, ol.json(t.data), ol.now()
 FROM ol.rows(n bigint, job uuid, attempt integer, fence bigint, worker text, offered_by text,

@@ -15,8 +15,8 @@ INSERT INTO ol.cancel_request (job, data, at) VALUES (ol.id(:id), ol.json(:data)
 
 -- name: take_cancel_requests
 -- Take requests to cancel that were committed since.
--- postgres: SKIP LOCKED, so that workers share the work. The request of a job that somebody has locked
--- is left for the next pass: all others would wait for it, too.
+-- postgres: SKIP LOCKED, so that workers share the work. The request of a job whose row is locked is left
+-- for the next pass: all others would wait for it, too.
 WITH asked AS MATERIALIZED (
     SELECT seq, job FROM ol.cancel_request ORDER BY seq LIMIT :limit OFFSET :skip
     FOR UPDATE SKIP LOCKED),
@@ -46,7 +46,7 @@ WHERE ol.in_ids(id, :ids) AND state IN ('dead', 'cancelled') AND ol.in_reach
 RETURNING CAST(id AS text), state, tied
 
 -- name: redriven
--- Those of the jobs that were redriven by one action.
+-- The jobs that were redriven by one action.
 -- An action is a UUID: it is searched in the text, because data may be invalid JSON.
 SELECT DISTINCT CAST(job AS text) FROM ol.event
 WHERE ol.in_ids(job, :ids) AND kind = 'redrive'
@@ -153,11 +153,11 @@ WHERE ol.changeable AND j.state IN ('waiting', 'scheduled', 'ready')
 RETURNING CAST(id AS text)
 
 -- name: unique_jobs
--- Those of the jobs whose keys are unique for a time.
+-- The jobs whose keys are unique for a time.
 SELECT CAST(id AS text) FROM ol.job WHERE ol.in_ids(id, :ids) AND unique_mode IS NOT NULL
 
 -- name: states_by_age
--- The states of jobs that an action left alone, and whether each ended so many seconds ago.
+-- The states of jobs that an action left alone, and whether each ended long enough ago.
 SELECT CAST(id AS text), state, COALESCE(finished_at <= ol.ago(:older), false)
 FROM ol.job WHERE ol.in_ids(id, :ids)
 
@@ -197,7 +197,7 @@ UPDATE ol.attempt SET error = NULL WHERE job = ol.id(:id)
 -- name: erase_events
 -- Erase events of a job's attempts, and their errors; outcomes and actions of operators
 -- stay.
--- postgres: its own word for taking a part out of JSON
+-- postgres: an operator removes a part of the JSON
 UPDATE ol.event
 SET data = CASE WHEN n IS NULL THEN CAST(CAST(data AS jsonb) - 'error' AS json) END
 WHERE job = ol.id(:id) AND (n IS NOT NULL OR kind = 'attempt')

@@ -84,7 +84,7 @@ DELETE FROM ol.quota_reservation WHERE (id, queue, lane) IN (
     SELECT id, queue, lane FROM ol.quota_reservation WHERE reserved_at < ol.ago(:seconds) LIMIT :limit)
 RETURNING queue, lane, number, starts_at
 
--- name: give_back_quota
+-- name: return_quota
 -- Subtract jobs from the counters of the period in which they were counted.
 -- postgres: locked in the order of take_quota
 WITH held AS MATERIALIZED (

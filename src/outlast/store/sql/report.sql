@@ -3,7 +3,7 @@
     AND (CAST(:queues AS text) IS NULL OR j.queue IN (SELECT ol.each(:queues)))
 
 -- name: job
--- One job, if it is in the caller's reach.
+-- One job within the caller's access.
 SELECT ol.job_columns FROM ol.job AS j WHERE j.id = ol.id(:id) AND ol.in_reach
 
 -- name: jobs
@@ -16,7 +16,7 @@ WHERE j.id < ol.id(:before)
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: jobs_in_state
--- A page of jobs in one state. Compared plainly, so that a partial index can be found for it.
+-- A page of jobs in one state. A plain comparison, so that a partial index can be used.
 SELECT ol.job_columns FROM ol.job AS j
 WHERE j.id < ol.id(:before) AND j.state = :state
     AND (CAST(:queue AS text) IS NULL OR j.queue = :queue)
@@ -34,7 +34,7 @@ WHERE j.id < ol.id(:before) AND j.state = :state
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: count_jobs
--- How many jobs fit.
+-- The number of matching jobs.
 SELECT count(*) FROM ol.job AS j
 WHERE (CAST(:state AS text) IS NULL OR j.state = :state)
     AND (CAST(:queue AS text) IS NULL OR j.queue = :queue)
@@ -42,35 +42,34 @@ WHERE (CAST(:state AS text) IS NULL OR j.state = :state)
     AND (CAST(:tenant AS text) IS NULL OR j.tenant = :tenant)
 
 -- name: ended
--- How awaited jobs stand; and whether one that gave nothing was forgotten, which then has no arguments.
+-- The ends of awaited jobs; and whether a job without a result was erased: it then has no arguments.
 SELECT CAST(j.id AS text), j.state, CAST(j.result AS text), CAST(j.error AS text),
     CASE WHEN j.state = 'succeeded' AND j.result IS NULL THEN CAST(j.args AS text) = 'null'
         ELSE false END
 FROM ol.job AS j WHERE ol.in_ids(j.id, :ids)
 
 -- name: counts
--- How many jobs there are in each state.
+-- The number of jobs in each state.
 SELECT state, count(*) FROM ol.job GROUP BY state
 
 -- name: queue_counts
--- What each queue holds that has not ended well, and since when.
+-- The jobs of each queue that have not succeeded, by state, and the age of the oldest.
 SELECT queue, state, count(*), ol.epoch(ol.now()) - min(ol.epoch(created_at))
 FROM ol.job WHERE state IN ('waiting', 'scheduled', 'ready', 'running', 'dead')
 GROUP BY queue, state ORDER BY queue, state
 
 -- name: queue_settings
--- Queues of which somebody has said something: whether they are paused, how long they keep, and what
--- their limits are.
+-- Queues that have a setting: whether they are paused, their retention, and their limits.
 SELECT name, paused, keep, CAST(declared AS text), CAST(overrides AS text) FROM ol.queue ORDER BY name
 
 -- name: attempts
--- How a job's latest attempts ended, the newest first: a job that polls has many.
+-- The outcomes of a job's latest attempts, the newest first: a job that polls has many.
 SELECT fence, attempt, worker, outcome, CAST(error AS text), ol.epoch(started_at),
     ol.epoch(finished_at)
 FROM ol.attempt WHERE job = ol.id(:id) ORDER BY fence DESC LIMIT :limit
 
 -- name: events
--- What was recorded of a job, but for the ends of its attempts, which have a table of their own.
+-- The recorded events of a job, without the ends of its attempts, which have a table of their own.
 SELECT seq, attempt, kind, CAST(data AS text), ol.epoch(at)
 FROM ol.event WHERE job = ol.id(:id) AND seq > :after AND kind <> 'attempt' ORDER BY seq LIMIT :limit
 
@@ -80,8 +79,8 @@ SELECT seq, attempt, kind, CAST(data AS text), ol.epoch(at)
 FROM ol.event WHERE job = ol.id(:id) AND kind <> 'attempt' ORDER BY seq DESC LIMIT :limit
 
 -- name: ahead
--- How many of the first ready jobs of its queue, in the order of the claim, stand before a job; as
--- far as they are in the caller's reach.
+-- How many of the first ready jobs of its queue, in the order of the claim, come before a job, within the
+-- caller's access.
 SELECT count(*) FROM ol.job AS o, (
     SELECT f.priority, f.run_at, f.id, f.tenant, f.queue FROM ol.job AS f
     WHERE f.state = 'ready' AND f.queue = (SELECT q.queue FROM ol.job AS q WHERE q.id = ol.id(:id))
@@ -91,7 +90,7 @@ WHERE o.id = ol.id(:id) AND ol.in_reach
         AND (j.run_at < o.run_at OR (j.run_at = o.run_at AND j.id < o.id))))
 
 -- name: clock
--- The time that everything here goes by.
+-- The database's clock.
 SELECT ol.epoch(ol.now())
 
 -- name: unhandled
@@ -100,20 +99,20 @@ SELECT queue, task, count(*) FROM ol.job WHERE state = 'ready' GROUP BY queue, t
 ORDER BY queue, task
 
 -- name: throughput
--- What ended in the last minute, and how long it had waited and run.
+-- The jobs that ended in the last minute, and how long they waited and ran.
 SELECT state, count(*), avg(ol.epoch(started_at) - ol.epoch(created_at)),
     avg(ol.epoch(finished_at) - ol.epoch(started_at))
 FROM ol.job WHERE state IN ('succeeded', 'cancelled') AND finished_at > ol.ago(60)
 GROUP BY state
 
 -- name: database_number
--- The number of the database that a connection leads to, and whether its server may be asked for more.
+-- The oid of a connection's database, and whether the server's identifier may be read.
 -- postgres only: every role may read these two; on SQLite a file is known by its path
 SELECT CAST(oid AS bigint), has_function_privilege('pg_control_system()', 'execute')
 FROM pg_database WHERE datname = current_database()
 
 -- name: server_identifier
--- What a server, its standbys and its copies share, and no other server has.
+-- The identifier that a server shares with its standbys and copies, and with no other server.
 -- postgres only: from its control file
 SELECT CAST(system_identifier AS text) FROM pg_control_system()
 

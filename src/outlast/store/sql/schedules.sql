@@ -3,7 +3,7 @@
 SELECT ol.epoch(ol.now())
 
 -- name: due_schedules
--- Schedules that are due, of tasks that the caller has, held until they are fired.
+-- Due schedules of the caller's tasks, locked until they are fired.
 -- postgres: SKIP LOCKED, so that workers share the work
 SELECT ol.schedule_columns FROM ol.schedule AS j
 WHERE j.paused_at IS NULL AND j.error IS NULL AND j.next_at <= ol.now()
@@ -24,11 +24,11 @@ WHERE j.paused_at IS NULL AND j.error IS NULL AND j.task IN (SELECT ol.each(:tas
 ORDER BY j.next_at LIMIT 1
 
 -- name: schedule_runs
--- How earlier jobs of schedules stand.
+-- The states of earlier jobs of schedules.
 SELECT CAST(id AS text), state, attempt, key FROM ol.job WHERE ol.in_ids(id, :ids)
 
 -- name: advance_schedules
--- Fire schedules: each only if it stands as it was seen, so that no tick is fired twice.
+-- Fire schedules: each only if it is unchanged since it was read, so that no tick is fired twice.
 UPDATE ol.schedule AS j
 SET next_at = ol.moment(t.following),
     last_tick = ol.moment(t.tick),
@@ -50,8 +50,8 @@ WHERE j.name = t.name AND j.next_at = ol.moment(t.seen) AND j.version = t.versio
 RETURNING ol.updated(name)
 
 -- name: schedules_ahead
--- Schedules that fired, or were changed, at a moment that is still to come, after a name: the clock
--- was ahead, or was set back. Held until they are rewound.
+-- Schedules after a name that fired, or were changed, at a time in the future: the clock was ahead, or was
+-- set back. Locked until they are rewound.
 -- postgres: SKIP LOCKED, because a worker that holds one fires it
 SELECT ol.schedule_columns FROM ol.schedule AS j
 WHERE j.paused_at IS NULL AND j.error IS NULL AND j.name > :after
@@ -65,7 +65,7 @@ WHERE j.paused_at IS NULL AND j.error IS NULL AND j.name > :after
 ORDER BY j.name LIMIT :limit
 
 -- name: rewind_schedules
--- Set schedules back to ticks that never fired, each only if it stands as it was seen.
+-- Set schedules back to ticks that never fired, each only if it is unchanged since it was read.
 UPDATE ol.schedule AS j
 SET next_at = ol.moment(t.next),
     last_tick = ol.moment(t.tick),
@@ -81,15 +81,15 @@ WHERE j.name = t.name AND j.version = t.version AND j.paused_at IS NULL
 RETURNING ol.updated(name)
 
 -- name: break_schedules
--- Mark schedules that cannot be fired with the reason: they are left alone until they are changed.
+-- Mark schedules that cannot be fired, with the reason: they are left alone until they are changed.
 UPDATE ol.schedule AS j SET error = t.error, changed_at = ol.now()
 FROM ol.rows(name text, version bigint, error text)
 WHERE j.name = t.name AND j.version = t.version AND j.error IS NULL
 RETURNING ol.updated(name)
 
 -- name: hold_schedules
--- Schedules by name, in the caller's reach, held until they are changed.
--- postgres: by name, so that two who hold several wait in one direction only
+-- Schedules by name, within the caller's access, locked until they are changed.
+-- postgres: by name, so that two transactions that lock several wait in one direction only
 SELECT ol.schedule_columns FROM ol.schedule AS j
 WHERE j.name IN (SELECT ol.each(:names)) AND ol.in_reach
 ORDER BY j.name FOR UPDATE
@@ -99,7 +99,7 @@ WHERE j.name IN (SELECT ol.each(:names)) AND ol.in_reach
 ORDER BY j.name
 
 -- name: insert_schedules
--- Add schedules; one whose name is taken is left alone and not returned.
+-- Insert schedules; one whose name is taken is left alone and not returned.
 INSERT INTO ol.schedule ol.columns(
     name = t.name,
     tenant = t.tenant,
@@ -119,7 +119,7 @@ ON CONFLICT DO NOTHING
 RETURNING name
 
 -- name: change_schedules
--- Change schedules that stand as they were seen. What was wrong with them may be put right.
+-- Change schedules that are unchanged since they were read. The change may clear their errors.
 UPDATE ol.schedule AS j
 SET tenant = t.tenant,
     queue = t.queue,
@@ -140,21 +140,21 @@ WHERE j.name = t.name AND j.version = t.version
 RETURNING ol.updated(name)
 
 -- name: announce_schedules
--- A deployment still has these schedules. Written once an hour at the most.
+-- Record that a deployment still declares these schedules, at most once an hour.
 UPDATE ol.schedule AS j SET announced_at = ol.now()
 WHERE j.name IN (SELECT ol.each(:names)) AND j.code IS NOT NULL AND ol.in_reach
     AND (announced_at IS NULL OR announced_at < ol.ago(3600) OR announced_at > ol.later(3600))
 RETURNING name
 
 -- name: pause_schedule
--- Stop a schedule; no row if it is paused already.
+-- Pause a schedule; no row if it is paused already.
 UPDATE ol.schedule SET paused_at = ol.now(), paused_by = :by, pause_reason = :reason,
     version = version + 1, changed_at = ol.now()
 WHERE name = :name AND paused_at IS NULL
 RETURNING name
 
 -- name: resume_schedule
--- Start a schedule again, with its next tick; no row if it is not paused.
+-- Resume a schedule, with its next tick; no row if it is not paused.
 UPDATE ol.schedule SET paused_at = NULL, paused_by = NULL, pause_reason = NULL, error = NULL,
     next_at = ol.moment(CAST(:next AS double precision)), fired_ticks = ol.json(:fired_ticks),
     version = version + 1, changed_at = ol.now()
@@ -162,7 +162,7 @@ WHERE name = :name AND (paused_at IS NOT NULL OR error IS NOT NULL)
 RETURNING name
 
 -- name: skip_ticks
--- Leave out the next ticks of a schedule.
+-- Skip the next ticks of a schedule.
 UPDATE ol.schedule SET next_at = ol.moment(CAST(:next AS double precision)),
     fired_ticks = ol.json(:fired_ticks), skipped = skipped + :skipped, note = :note, noted_at = ol.now(), version = version + 1,
     changed_at = ol.now()
@@ -170,14 +170,14 @@ WHERE name = :name
 RETURNING name
 
 -- name: add_schedule_run
--- An operator started a job of a schedule.
+-- Record a job that an operator started.
 UPDATE ol.schedule SET last_job = ol.id(:job), active = ol.json(:active),
     recent = ol.json(:recent), fired = fired + 1
 WHERE name = :name
 RETURNING name
 
 -- name: delete_schedule
--- Remove a schedule; its jobs stay.
+-- Delete a schedule; its jobs stay.
 DELETE FROM ol.schedule WHERE name = :name
 RETURNING name
 
@@ -185,20 +185,20 @@ RETURNING name
 (SELECT r.state FROM ol.job AS r WHERE r.id = j.last_job), ol.schedule_columns
 
 -- name: schedule
--- One schedule in the caller's reach, and the state of its last job.
+-- One schedule within the caller's access, and the state of its last job.
 SELECT ol.schedule_line FROM ol.schedule AS j WHERE ol.in_reach AND j.name = :name
 
 -- fragment: schedule_matches
 ol.in_reach AND (CAST(:text AS text) IS NULL OR lower(j.name) LIKE :text ESCAPE '!')
 
 -- name: schedules
--- A page of the schedules in the caller's reach, by name, with the states of their last jobs.
+-- A page of the schedules within the caller's access, by name, with the states of their last jobs.
 SELECT ol.schedule_line FROM ol.schedule AS j
 WHERE j.name > :after AND ol.schedule_matches
 ORDER BY j.name LIMIT :limit
 
 -- name: count_schedules
--- The number of schedules in the caller's reach.
+-- The number of schedules within the caller's access.
 SELECT count(*) FROM ol.schedule AS j WHERE ol.schedule_matches
 
 -- name: schedule_history
@@ -208,7 +208,7 @@ WHERE ol.in_ids(j.id, :ids) AND ol.in_reach
 ORDER BY j.created_at DESC, j.id DESC
 
 -- name: schedule_actions
--- What was done to a schedule, newest first. (Its text is compared: PostgreSQL stores escapes that
+-- The recorded actions on a schedule, newest first. (Its text is compared: PostgreSQL stores escapes that
 -- it refuses to read.)
 SELECT kind, CAST(data AS text), ol.epoch(at) FROM ol.event
 WHERE job IS NULL AND kind LIKE 'schedule-%' AND CAST(data AS text) LIKE :data ESCAPE '!'

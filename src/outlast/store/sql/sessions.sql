@@ -18,9 +18,9 @@ DELETE FROM ol.session WHERE hash = :hash
 -- name: token_of_session
 -- The token of a session, if both are valid.
 SELECT ol.token_columns FROM ol.session AS s JOIN ol.token AS k ON k.id = s.token
-WHERE s.hash = :hash AND s.ends_at > ol.now() AND ol.good
+WHERE s.hash = :hash AND s.ends_at > ol.now() AND ol.valid
 
--- name: good_sessions
--- Those of the sessions that are still valid.
+-- name: valid_sessions
+-- The sessions that are still valid.
 SELECT s.hash FROM ol.session AS s JOIN ol.token AS k ON k.id = s.token
-WHERE s.hash IN (SELECT ol.each(:hashes)) AND s.ends_at > ol.now() AND ol.good
+WHERE s.hash IN (SELECT ol.each(:hashes)) AND s.ends_at > ol.now() AND ol.valid

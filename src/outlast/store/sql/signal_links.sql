@@ -15,11 +15,11 @@ ON CONFLICT DO NOTHING
 RETURNING CAST(id AS text)
 
 -- name: link
--- One link, good or not.
+-- One link, valid or not.
 SELECT ol.link_columns FROM ol.signal_link AS k WHERE k.id = ol.id(:id)
 
 -- name: link_by_hash
--- The link of this hash, good or not.
+-- The link of this hash, valid or not.
 SELECT ol.link_columns FROM ol.signal_link AS k WHERE k.hash = :hash
 
 -- name: links_of_job
@@ -28,7 +28,7 @@ SELECT ol.link_columns FROM ol.signal_link AS k WHERE k.job = ol.id(:job)
 ORDER BY k.id DESC LIMIT :limit
 
 -- name: use_link
--- Use a link, once; no row if it is not good.
+-- Use a link, once; no row if it is not valid.
 UPDATE ol.signal_link SET used_at = COALESCE(used_at, ol.now()), used_by = :use
 WHERE id = ol.id(:id) AND revoked_at IS NULL
     AND ((used_at IS NULL AND expires_at > ol.now()) OR used_by = :use)

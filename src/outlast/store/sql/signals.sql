@@ -13,17 +13,17 @@ SELECT j.state, j.task, j.queue FROM ol.job AS j
 WHERE j.id = ol.id(:id) AND ol.in_reach
 
 -- name: insert_signal
--- Keep a signal; one whose key was used before is not kept again.
+-- Store a signal; one whose key was used before is not stored again.
 INSERT INTO ol.signal (job, name, value, key, sent_by, at, unseen)
 VALUES (ol.id(:job), :name, ol.json(:value), :key, :by, ol.now(), ol.boolean(:unseen))
 ON CONFLICT DO NOTHING
 RETURNING seq
 
 -- name: send_signal
--- Keep a signal, record it, start its job if that waits for it, and tell sleeping workers. Nothing of it
--- if the job has ended, the key was used before, or the job began to wait while this statement waited
--- for its lock: then it does not see for what, since its view of the tables is older.
--- postgres only: elsewhere round trips cost nothing; see notify_workers
+-- Store a signal, record it, start its job if it waits for it, and notify idle workers. Nothing of it if the
+-- job has ended, the key was used before, or the job began to wait while this statement waited for its
+-- lock: its snapshot is older, and does not show what the job waits for.
+-- postgres only: on SQLite round trips cost nothing; see notify_workers
 WITH held AS MATERIALIZED (
     SELECT j.id AS job, j.state, j.wait_name, j.fence FROM ol.job AS j
     WHERE j.id = ol.id(:job) FOR UPDATE),

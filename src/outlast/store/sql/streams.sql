@@ -52,7 +52,7 @@ WHERE s.job IN (
     AND s.fence < (SELECT j.fence FROM ol.job AS j WHERE j.id = s.job)
 RETURNING CAST(job AS text)
 
--- name: streams_kept
+-- name: stored_streams
 -- Which of some rows of output are stored, or belong to claims that still hold.
 SELECT CAST(t.job AS text), t.fence, t.worker, t.n
 FROM ol.rows(job uuid, fence bigint, worker text, offered_by text, n bigint)

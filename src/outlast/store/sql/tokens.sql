@@ -1,4 +1,4 @@
--- fragment: good
+-- fragment: valid
 k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ol.now())
 
 -- name: insert_token
@@ -19,16 +19,16 @@ SELECT ol.token_columns FROM ol.token AS k WHERE k.id = ol.id(:id)
 
 -- name: token_by_hash
 -- The token of this hash, if it is valid.
-SELECT ol.token_columns FROM ol.token AS k WHERE k.hash = :hash AND ol.good
+SELECT ol.token_columns FROM ol.token AS k WHERE k.hash = :hash AND ol.valid
 
--- name: good_tokens
--- Those of the tokens that are still valid.
+-- name: valid_tokens
+-- The tokens that are still valid.
 SELECT CAST(k.id AS text) FROM ol.token AS k
-WHERE ol.in_ids(k.id, :ids) AND ol.good
+WHERE ol.in_ids(k.id, :ids) AND ol.valid
 
 -- name: live_token_hashes
 -- The hashes of valid tokens, the most recently used or created first.
-SELECT k.hash FROM ol.token AS k WHERE ol.good
+SELECT k.hash FROM ol.token AS k WHERE ol.valid
 ORDER BY COALESCE(k.used_at, k.created_at) DESC LIMIT :limit
 
 -- name: any_token

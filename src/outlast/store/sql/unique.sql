@@ -1,6 +1,6 @@
 -- name: lock_unique_keys
--- Lock the keys of a call that exist, all at once and in one order: locked in two steps, those that are
--- debounced and those that are taken, two calls with many keys would wait for each other.
+-- Lock the existing keys of a call, all at once and in one order: with two steps, for debounced and for
+-- taken keys, two calls with many keys would wait for each other.
 -- postgres only: on SQLite there is one writer at a time
 SELECT u.key
 FROM ol.rows(tenant text, queue text, key text)
@@ -8,9 +8,9 @@ JOIN ol.unique_key AS u ON u.tenant = t.tenant AND u.queue = t.queue AND u.key =
 ORDER BY u.tenant, u.queue, u.key FOR UPDATE OF u
 
 -- name: key_holders
--- The job that holds each unique key, if there is one, whether it stands in the way of a new one, and
--- whether the new one was sent before. A period that begins later than a period from now is from before
--- the clock stepped back, and is over.
+-- The job that holds each unique key, if any, whether it blocks a new one, and whether the new one was sent
+-- before. A period that begins later than a period from now is from before the clock stepped back, and is
+-- over.
 SELECT CAST(t.id AS text), CAST(u.job AS text),
     CASE t.unique_mode WHEN 'active' THEN j.state IN ('waiting', 'scheduled', 'ready', 'running')
         WHEN 'period' THEN u.taken_at > ol.ago(t.unique_span) AND u.taken_at < ol.later(t.unique_span)
@@ -24,8 +24,8 @@ JOIN ol.unique_key AS u ON u.tenant = t.tenant AND u.queue = t.queue AND u.key =
 LEFT JOIN ol.job AS j ON j.id = u.job
 
 -- name: hold_waiting
--- Lock those of the jobs that have not started against a start before this transaction ends: its
--- writes are visible to them then.
+-- Lock jobs that have not started against a start before this transaction ends: its writes are visible to
+-- them then.
 -- postgres: KEY SHARE: others may lock them, too, and a claim skips them; no renewal or finish waits for it
 SELECT CAST(id AS text) FROM ol.job
 WHERE ol.in_ids(id, :ids) AND state || '' IN ('waiting', 'scheduled', 'ready')
@@ -60,7 +60,7 @@ RETURNING CAST(u.job AS text), ol.epoch(u.taken_at)
 UPDATE ol.unique_key SET taken_at = min(taken_at, ol.now()) WHERE ol.in_ids(job, :ids)
 RETURNING job, ol.epoch(taken_at)
 
--- fragment: put_off_until
+-- fragment: deferred_until
 CASE WHEN t.first + t.max_wait < ol.epoch(ol.now()) + t.delay
         THEN ol.moment(t.first + t.max_wait) ELSE ol.later(t.delay) END
 
@@ -70,8 +70,8 @@ CASE WHEN t.first + t.max_wait < ol.epoch(ol.now()) + t.delay
 UPDATE ol.job AS j
 SET args = ol.json(t.args), trace = t.trace,
     expires_at = COALESCE(ol.moment(t.expires_at), ol.later(t.expires_in)),
-    run_at = CASE WHEN j.fence > 0 THEN j.run_at ELSE ol.put_off_until END,
-    state = CASE WHEN j.fence > 0 THEN j.state WHEN ol.put_off_until > ol.now() THEN 'scheduled'
+    run_at = CASE WHEN j.fence > 0 THEN j.run_at ELSE ol.deferred_until END,
+    state = CASE WHEN j.fence > 0 THEN j.state WHEN ol.deferred_until > ol.now() THEN 'scheduled'
         ELSE 'ready' END
 FROM ol.rows(id uuid, args text, trace text, expires_at double precision,
     expires_in double precision, first double precision, delay double precision,
@@ -89,7 +89,7 @@ DELETE FROM ol.unique_key AS u WHERE (u.tenant, u.queue, u.key) IN (
 DELETE FROM ol.unique_key WHERE ol.in_ids(job, :ids)
 
 -- name: ended_active_keys
--- Those of the ended jobs that would need their keys exclusively if redriven.
+-- The ended jobs that would need their keys exclusively if redriven.
 SELECT CAST(id AS text), tenant, queue, key FROM ol.job
 WHERE ol.in_ids(id, :ids) AND unique_mode = 'active' AND key IS NOT NULL
     AND state || '' IN ('dead', 'cancelled')

@@ -7,8 +7,8 @@ state = 'ready', run_at = ol.now(), ol.no_wait
 -- fragment: parked
 j.state || '' = 'waiting' AND j.wait_name IS NOT NULL
 
--- A signal is there for the wait of a job, or the wait has been decided: the response was lost, and its
--- handler did not hear of it.
+-- A signal is there for the wait of a job, or the wait has been decided, but the response was lost before it
+-- reached the handler.
 -- fragment: signal_there
 EXISTS (SELECT 1 FROM ol.wait AS w
         WHERE w.job = j.id AND w.name = j.wait_name AND (w.ended_at IS NOT NULL
@@ -26,7 +26,7 @@ SELECT ol.wait_columns FROM ol.wait AS w WHERE w.job = ol.id(:job)
 ORDER BY w.since DESC, w.name DESC LIMIT :limit
 
 -- name: kept_waits
--- The durable waits of a job, or the one of a name, with what ended each, and whether its time has come.
+-- The durable waits of a job, or the one of a name, with what ended each, and whether its time is up.
 SELECT w.name, w.kind, CAST(w.subjects AS text), ol.epoch(w.since), ol.epoch(w.until), w.outcome,
     w.source, CAST(w.result AS text), COALESCE(w.until <= ol.now(), false),
     ol.epoch(ol.now()) - ol.epoch(w.since)
@@ -34,12 +34,12 @@ FROM ol.wait AS w
 WHERE w.job = ol.id(:job) AND (CAST(:name AS text) IS NULL OR w.name = :name)
 
 -- name: current_wait
--- What a waiting job waits for.
+-- The current wait of a waiting job.
 SELECT ol.wait_columns FROM ol.job AS j JOIN ol.wait AS w ON w.job = j.id AND w.name = j.wait_name
 WHERE j.id = ol.id(:id)
 
 -- name: current_waits
--- What those of the jobs wait for whose handlers wait.
+-- The current waits of the jobs whose handlers wait.
 SELECT CAST(j.id AS text), ol.wait_columns
 FROM ol.job AS j JOIN ol.wait AS w ON w.job = j.id AND w.name = j.wait_name
 WHERE ol.in_ids(j.id, :ids)
@@ -50,7 +50,7 @@ SELECT CAST(w.forms AS text) FROM ol.job AS j JOIN ol.wait AS w ON w.job = j.id 
 WHERE j.id = ol.id(:id) AND w.forms IS NOT NULL
 
 -- name: begin_waits
--- Keep the waits of jobs that wait since this transaction. One that has begun before keeps its time-out.
+-- Store the waits that begin in this transaction. One that began before keeps its time-out.
 INSERT INTO ol.wait AS w (job, name, kind, subjects, awaits, fence, since, until, forms)
 SELECT j.id, t.name, t.kind, ol.json(t.subjects), t.awaits, t.fence, ol.now(), j.wait_until, ol.json(t.forms)
 FROM ol.rows(job uuid, name text, kind text, subjects text, awaits uuid, fence bigint, forms text)
@@ -60,13 +60,13 @@ ON CONFLICT (job, name) DO UPDATE SET subjects = excluded.subjects, awaits = exc
     fence = excluded.fence, until = COALESCE(w.until, excluded.until), forms = excluded.forms
 
 -- name: wake_signalled
--- Start those of the jobs that wait for a signal that is there. Their rows are locked already.
+-- Start the jobs that wait for a signal that is there. Their rows are locked already.
 UPDATE ol.job AS j SET ol.woken
 WHERE ol.in_ids(j.id, :ids) AND ol.parked AND ol.signal_there
 RETURNING CAST(id AS text), queue
 
 -- name: mark_awaited
--- The end of these jobs wakes others; returns those that have not ended.
+-- Mark jobs whose end wakes others; returns those that have not ended.
 UPDATE ol.job SET awaited = true, tied = true
 WHERE ol.in_ids(id, :ids) AND state || '' IN ('waiting', 'scheduled', 'ready', 'running')
 RETURNING CAST(id AS text)
@@ -90,7 +90,7 @@ WHERE j.id IN (
 RETURNING id, queue
 
 -- name: wake_timed_out
--- Start jobs whose wait has timed out, the longest first; their handlers decide that it has.
+-- Start jobs whose wait has timed out, the longest first; their handlers decide that.
 -- postgres: SKIP LOCKED, so that workers share the work
 WITH due AS MATERIALIZED (
     SELECT id AS chosen FROM ol.job
@@ -113,7 +113,7 @@ EXISTS (SELECT 1 FROM ol.wait AS w LEFT JOIN ol.job AS c ON c.id = w.awaits
 
 -- name: find_unwoken
 -- Jobs that wait although a signal has been there for a while, or the awaited job has ended, or their
--- time-out has passed. (A signal that nobody has seen may have been committed just now.)
+-- time-out has passed. (An unseen signal may have been committed just now.)
 SELECT CAST(f.id AS text), ol.epoch(ol.now()) - ol.epoch(min(f.since)) FROM (
     SELECT j.id, s.at AS since FROM ol.signal AS s
     JOIN ol.job AS j ON j.id = s.job
@@ -132,7 +132,7 @@ SELECT CAST(f.id AS text), ol.epoch(ol.now()) - ol.epoch(min(f.since)) FROM (
 GROUP BY f.id ORDER BY f.id LIMIT :limit OFFSET :skip
 
 -- name: wake_unwoken
--- Start those of the jobs for whose wait something is there.
+-- Start the jobs whose wait can end now.
 UPDATE ol.job AS j SET ol.woken
 WHERE ol.in_ids(j.id, :ids) AND ol.parked
     AND (ol.signal_there OR ol.awaited_ended OR j.wait_until <= ol.now())
@@ -170,17 +170,17 @@ EXISTS (SELECT 1 FROM ol.job AS j WHERE ol.claim_holds)
         WHERE e.job = ol.id(:job) AND e.name = :name AND e.ended_at IS NOT NULL)
 
 -- name: record_taken
--- Record that a wait takes a signal.
+-- Record the signal that a wait takes.
 INSERT INTO ol.event (job, attempt, kind, data, at)
 SELECT ol.id(:job), NULL, 'wait', ol.json(:data), ol.now()
 WHERE ol.next_signal IS NOT NULL AND ol.may_take
 
 -- name: take_signal
--- A wait takes the signal that came first.
+-- Take the signal that came first, for a wait.
 UPDATE ol.signal SET taken_by = :name WHERE seq = ol.next_signal AND ol.may_take
 
 -- name: end_by_signal
--- Keep that the signal which a wait has just taken ended it.
+-- Store that the signal which a wait has just taken ended it.
 INSERT INTO ol.wait AS w (job, name, kind, subjects, fence, since, ended_at, outcome, source, result)
 SELECT s.job, :name, 'signal', ol.json(:names), :fence, ol.now(), ol.now(), 'signal', s.name, s.value
 FROM ol.signal AS s
@@ -218,14 +218,14 @@ ON CONFLICT (job, name) DO UPDATE SET ended_at = excluded.ended_at, outcome = ex
 RETURNING source
 
 -- name: end_wait
--- Keep what ended a wait, once.
+-- Store what ended a wait, once.
 INSERT INTO ol.wait AS w (job, name, kind, subjects, fence, since, ended_at, outcome, source, result)
 VALUES (ol.id(:job), :name, :kind, ol.json(:subjects), :fence, ol.now(), ol.now(), :outcome, :source,
     ol.json(:result))
 ol.wait_end
 
 -- name: reopen_waits
--- Redriven jobs wait anew for what did not come in time; what waits gave is kept, and so is the end of a
+-- Redriven jobs wait again for what did not come in time; results of waits are kept, and so is the end of a
 -- sleep.
 DELETE FROM ol.wait
 WHERE ol.in_ids(job, :ids) AND kind <> 'sleep' AND (ended_at IS NULL OR outcome = 'timed-out')

@@ -26,7 +26,7 @@ WHERE id = :worker AND drain <> ol.boolean(:draining)
 RETURNING id
 
 -- name: report_trouble
--- Record why a worker cannot report outcomes, or that it can again.
+-- Record why a worker cannot report outcomes, or clear that.
 UPDATE ol.worker SET trouble = :trouble WHERE id = :worker
 RETURNING id
 
@@ -44,7 +44,7 @@ UPDATE ol.worker SET proof = ol.proof() WHERE id = :id
 RETURNING id
 
 -- name: still_dead
--- Those of the workers whose liveness lock is still free, locked until this transaction ends.
+-- The workers whose liveness lock is still free, locked until this transaction ends.
 -- postgres: the rows first: an acquired lock is held until the end of the transaction
 WITH named AS MATERIALIZED (
     SELECT id FROM ol.worker WHERE id IN (SELECT ol.each(:workers)) AND proof = ol.proof())
@@ -53,7 +53,7 @@ SELECT id FROM named WHERE pg_try_advisory_xact_lock(hashtextextended(id, 0))
 SELECT id FROM ol.worker WHERE id IN (SELECT ol.each(:workers)) AND proof = ol.proof()
 
 -- name: still_locked
--- Those of the workers whose process holds its liveness lock, and so exists, whatever its leases say.
+-- The workers whose process holds its liveness lock, and so exists, whatever its leases say.
 -- postgres: a lock that cannot be acquired; a free one is held until the end of the transaction
 WITH named AS MATERIALIZED (
     SELECT id FROM ol.worker WHERE id IN (SELECT ol.each(:workers)) AND proof = ol.proof())

@@ -1,12 +1,12 @@
 """Group commit: statements of threads that wait for the writer share a transaction.
 
-    thread 1 ── leads: waits for the writer, runs the statements of all, commits ─┬▶ answer
-    thread 2 ── follows ──────────────────────────────────────────────────────────┼▶ answer
-    thread 3 ── follows ──────────────────────────────────────────────────────────┴▶ answer
+    thread 1 ── leads: waits for the writer, runs the statements of all, commits ─┬▶ result
+    thread 2 ── follows ──────────────────────────────────────────────────────────┼▶ result
+    thread 3 ── follows ──────────────────────────────────────────────────────────┴▶ result
 
-While a commit is on its way to the disk, the next group gathers. Nobody waits for others to come,
-so a thread alone is as fast as without. If anything fails, all of it is rolled back, and each
-thread runs its own operation alone, for an error of its own.
+While a commit is on its way to the disk, the next group gathers. No thread waits for others to
+join, so a single thread is as fast as without groups. If anything fails, all of it is rolled back,
+and each thread runs its own operation alone, for an error of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .session import SqliteSession
 
 
 class PendingCommit:
-    """The statement of one thread, and its answer once that is committed."""
+    """The statement of one thread, and its result once that is committed."""
 
     __slots__ = ("answer", "leads", "over", "step")
 
@@ -33,7 +33,7 @@ class PendingCommit:
 
 
 class CommitGroup:
-    """Those who wait for the writer, led by the first of them."""
+    """The threads that wait for the writer, led by the first of them."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -43,7 +43,7 @@ class CommitGroup:
         return len(self._members)
 
     def join(self, step: Step) -> PendingCommit | None:
-        """Wait with this statement for the writer; None: the operation needs more than that."""
+        """Wait for the writer with this statement; None: the operation has more than one."""
         if not isinstance(step, CommitPipeline) or len(step) > 1:
             return None
         with self._mutex:
@@ -53,7 +53,7 @@ class CommitGroup:
 
     @contextmanager
     def closed(self) -> Iterator[Sequence[PendingCommit]]:
-        """The group, for its leader: from here on another one gathers. At the end it is over."""
+        """The group, for its leader: from now on another one gathers. At the end it is over."""
         with self._mutex:
             members, self._members = self._members, []
         try:
@@ -64,7 +64,7 @@ class CommitGroup:
 
 
 def commit_together(members: Sequence[PendingCommit], session: SqliteSession) -> None:
-    """Run all statements in one transaction; they have answers if, and only if, it is committed."""
+    """Run all statements in one transaction; they have results if, and only if, it commits."""
     with session:
         session.execute_step(BEGIN)
         answers = [session.execute_step(member.step) for member in members]

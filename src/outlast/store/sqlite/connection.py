@@ -23,7 +23,7 @@ from ...ops.operation import Rows, Statement
 from ..statements import Query
 from .file_identity import FileConnection, open_checked
 
-LOOK_TIMEOUT_S = 5.0
+TABLE_CHECK_TIMEOUT_S = 5.0
 MIN_SQLITE_VERSION = (3, 35, 0)  # UPDATE … RETURNING
 
 # Text that is not UTF-8, which only another program can have written, affects its own row and not
@@ -65,7 +65,7 @@ def _connect(path: Path, settings: StoreSettings, kind: type[FileConnection]) ->
     try:
         mode = _write_ahead(connection, settings.lock_timeout)
         if mode != "wal":
-            raise Unsupported(reason=f"{path} cannot use a write-ahead log (it says {mode!r})")
+            raise Unsupported(reason=f"{path} cannot use a write-ahead log (mode {mode!r})")
         connection.text_factory = _TEXT
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -81,7 +81,7 @@ def has_table(path: Path, name: str) -> bool:
         return False
     # Not read-only: that would leave the files of a write-ahead log behind.
     address = f"{path.absolute().as_uri()}?mode=rw"
-    with closing(sqlite3.connect(address, uri=True, timeout=LOOK_TIMEOUT_S)) as connection:
+    with closing(sqlite3.connect(address, uri=True, timeout=TABLE_CHECK_TIMEOUT_S)) as connection:
         query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
         return connection.execute(query, (name,)).fetchone() is not None
 

@@ -103,7 +103,7 @@ class FileConnection(sqlite3.Connection):
             self._stay_open()
 
     def __del__(self) -> None:
-        with suppress(Exception):  # at exit, half of Python is gone
+        with suppress(Exception):  # at exit, parts of Python are gone already
             if self.identity is not None and not self.identity.is_in_place:
                 self._stay_open()
                 return
@@ -148,7 +148,7 @@ def file_lost_error(reason: str) -> StoreUnavailable:
 
 def file_gone_error(path: Path) -> StoreUnavailable:
     reason = (
-        f"{path} was deleted or renamed while it was in use: put it back; a new database is only"
-        " made by a process that starts"
+        f"{path} was deleted or renamed while it was in use: restore it; a new database is only"
+        " created by a process that starts"
     )
     return StoreUnavailable(reason=reason)

@@ -34,8 +34,9 @@ def _record(connection: sqlite3.Connection, prefix: str, migration: schema.Migra
 
 
 def apply_steps(connection: sqlite3.Connection, prefix: str, migration: schema.Migration) -> None:
-    """Run the steps of a migration that are not done, each in a transaction of its own, and record
-    them. There is one writer at a time: of two that migrate, each does what the other has not."""
+    """Run the remaining steps of a migration, each in a transaction of its own, and record them.
+    There is one writer at a time: of two processes that migrate, each does what the other has
+    not."""
     table, version = f"{prefix}_migration_step", migration.version
     for number, step in enumerate(migration.steps, 1):
         log.info(

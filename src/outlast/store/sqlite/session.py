@@ -63,7 +63,8 @@ class SqliteSession:
 
     @staticmethod
     def _query(connection: sqlite3.Connection, query: Query, statement: Statement) -> Rows:
-        """A BLOB in a text column is read as text: only another program can have written it."""
+        """Run a statement. A BLOB in a text column, which only another program can have written, is
+        read as text."""
         rows = run(connection, query, statement) if query.sql else []
         if query.reads and any(bytes in map(type, row) for row in rows):
             return [tuple(decode_blob(value) for value in row) for row in rows]

@@ -13,7 +13,7 @@ from ...model.ids import new_job_id
 from ...model.job import Job
 from ...model.lifecycle import QUEUED, State
 from ...ops.claim import promote
-from ...ops.quotas import count_jobs, enqueue_in_quota, give_back_lapsed, reserve
+from ...ops.quotas import count_jobs, enqueue_in_quota, reserve, return_lapsed
 from ..scenario_context import ScenarioContext
 from .scenario import scenario
 
@@ -158,14 +158,14 @@ def counted(ctx: ScenarioContext) -> Iterator[None]:
     yield
     ctx.enqueue(2)
     _enqueue_reserved(ctx)
-    ctx.run(give_back_lapsed, 0.0)
+    ctx.run(return_lapsed, 0.0)
 
 
 @counted.on_retry
 def count_again(ctx: ScenarioContext) -> Iterator[str]:
     ctx.ol._refresh_bounds()
     ctx.enqueue(1)
-    ctx.run(give_back_lapsed, 0.0)
+    ctx.run(return_lapsed, 0.0)
     (used,) = (one.quota_used for one in ctx.ol.limits() if one.queue == ctx.queue)
     if used != (number := len(ctx.ol.jobs(queue=ctx.queue))):
         yield f"a quota counts {used} jobs, and there are {number}"
