@@ -88,7 +88,7 @@ def test_the_route_may_be_a_function_and_may_change(tmp_path: Path) -> None:
     moved["anybody"] = "us"
     assert databases.of("anybody") is urls["us"]
     moved["anybody"] = "asia"
-    with pytest.raises(InvalidOption, match="names the database 'asia', which is none of eu, us"):
+    with pytest.raises(InvalidOption, match="'asia', which is not one of eu, us"):
         databases.of("anybody")
 
 
@@ -99,7 +99,7 @@ def test_the_route_may_be_a_function_and_may_change(tmp_path: Path) -> None:
         ({"EU": None}, {}, "must be 1 to 48 of a–z"),
         ({"a/b": None}, {}, "must be 1 to 48 of a–z"),
         ({"eu": "sqlite:///eu.db"}, {}, r"must map 'eu' to an Outlast\(…\)"),
-        ({"eu": Outlast("sqlite:///eu.db")}, {"acme": "us"}, "'us', which is none of eu"),
+        ({"eu": Outlast("sqlite:///eu.db")}, {"acme": "us"}, "'us', which is not one of eu"),
         ({"eu": Outlast("sqlite:///eu.db")}, "eu", "must be a mapping or a function, not 'eu'"),
     ],
 )
@@ -264,4 +264,4 @@ def test_nobody_waits_for_a_database_that_does_not_answer(
     freed.set()
     assert time.monotonic() - began < 10
     assert isinstance(found["eu"], dict)
-    assert "no answer within 0.5 s" in str(found["us"]) and isinstance(found["us"], StoreError)
+    assert "no response within 0.5 s" in str(found["us"]) and isinstance(found["us"], StoreError)

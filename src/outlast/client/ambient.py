@@ -1,8 +1,8 @@
-"""Ambient transactions: an enqueue without `conn` joins the transaction that is open around it, and
-so do cancel, retry and signals.
+"""Ambient transactions: an enqueue without `conn` joins the open transaction around it, and so do
+cancel, retry and signals.
 
 Outlast guesses nothing: a transaction is ambient only where the program has named it, with
-`ol.bind(session)` or by installing the Django app. What happens then is the setting `ambient`:
+`ol.bind(session)` or by installing the Django app. The setting `ambient` decides then:
 
     join    the enqueue uses that transaction, as if it were passed as `conn` (default)
     warn    the enqueue commits by itself, and the first one warns about it
@@ -23,7 +23,7 @@ from ..model.errors import InvalidSetting
 AmbientMode = Literal["join", "warn", "off"]
 
 NOT_JOINED = (
-    "this job is committed by itself, not with the transaction that is open around it: pass conn=…,"
+    "this job is committed by itself, not with the open transaction around it: pass conn=…,"
     ' or set ambient="join" (ambient="off" ends this warning)'
 )
 
@@ -78,7 +78,7 @@ class AmbientTransaction:
 @dataclass(slots=True)
 class _Binding:
     """One `bind`. An asyncio task that was started inside keeps a copy of the context after the
-    block has ended: it must not add jobs to a session that nobody commits any more."""
+    block has ended: it must not add jobs to a session that is never committed again."""
 
     session: object
     outer: _Binding | None

@@ -58,7 +58,7 @@ def job_filter(
 
 
 def check_text(option: str, value: str) -> str:
-    """A text that names something; other text may name nothing."""
+    """Validate a text argument that names something."""
     if not isinstance(value, str):
         raise InvalidOption(option=option, reason=f"must be text, not {value!r:.80}")
     return value
@@ -70,7 +70,7 @@ def check_reason(reason: str | None) -> str:
 
 
 def check_names(option: str, given: Names) -> list[str]:
-    """One name, or several of them."""
+    """One name or several, as a list."""
     if given is None:
         return []
     try:

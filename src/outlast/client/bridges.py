@@ -1,4 +1,4 @@
-"""Verbs for outboxes and sources: what workers have said of them, and the jobs in their queues."""
+"""Verbs for outboxes and sources: the reports of workers, and the jobs in their queues."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Verbs for all jobs that match a filter: redrive, remove, reschedule, prioritize or move them. In
-small transactions, so an interrupted one is just run again."""
+"""Verbs for all jobs that match a filter: redrive, remove, reschedule, prioritize or move them.
+They use small transactions: after an interruption, call the verb again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def retry_all(
     task: str | None = None,
     tenant: str | None = None,
 ) -> BulkCount:
-    """Redrive all matching jobs, in small transactions; if interrupted, run it again. Returns how
+    """Redrive all matching jobs, in small transactions; if interrupted, call it again. Returns how
     many, and why other matching jobs were left alone."""
     which = job_filter(state, queue, task, tenant, REDRIVABLE)
     return await _retry(on, on.pages(which), state)
@@ -50,13 +50,13 @@ async def purge(
     older: float = 0.0,
 ) -> BulkCount:
     """Remove matching jobs that ended at least `older` seconds ago, in small transactions; if
-    interrupted, run it again. Jobs that a flow still needs stay. Returns how many, and why other
+    interrupted, call it again. Jobs that a flow still needs stay. Returns how many, and why other
     matching jobs were left alone."""
     request = purge_request(state, queue, task, tenant, older)
     return await _purge(on, on.pages(request.which), request)
 
 
-async def reschedule_all(  # noqa: PLR0913 - a moment in two forms, and the filter
+async def reschedule_all(  # noqa: PLR0913 - a time in two forms, and the filter
     on: Face,
     *,
     delay: float | timedelta | None = None,
@@ -88,7 +88,7 @@ async def prioritize_all(
     return await _change(on, on.pages(which), state, change)
 
 
-async def move_all(  # noqa: PLR0913 - a place in two forms, and the filter
+async def move_all(  # noqa: PLR0913 - a target in two forms, and the filter
     on: Face,
     to: str | None = None,
     *,

@@ -83,7 +83,7 @@ class Databases:
             return self.by_name[name]
         except (KeyError, TypeError):
             known = ", ".join(self.by_name)
-            reason = f"names the database {name!r:.80}, which is none of {known}"
+            reason = f"names the database {name!r:.80}, which is not one of {known}"
             raise InvalidOption(option="route", reason=reason) from None
 
     def _refuse_foreign(self, here: Outlast, jobs: Iterable[NewJob]) -> None:
@@ -99,8 +99,8 @@ class Databases:
                 raise InvalidOption(option="tenant", reason=reason)
 
     def _serving(self, tenant: str, database: Sequence[str] | None) -> Outlast:
-        """The one at this URL and schema, in a process that was started for a job of this tenant;
-        a remote worker has no database."""
+        """The database at this URL and schema, in a process that was started for a job of this
+        tenant; a remote worker has no database."""
         for ol in self.by_name.values():
             if database == [ol.store.address.url, ol.store.address.schema]:
                 return ol
@@ -130,7 +130,7 @@ class Databases:
         return await self._common(calls).aenqueue(*calls, conn=conn)
 
     def _common(self, parts: tuple[Any, ...]) -> Outlast:
-        """The one database of these calls; any, if they are none."""
+        """The one database of these calls; any, if there are no calls."""
         tenants = dict.fromkeys(tenant for part in parts for tenant in tenants_of(part))
         found = {id(ol): (tenant, ol) for tenant in tenants for ol in [self.of(tenant)]}
         if len(found) > 1:
@@ -202,9 +202,9 @@ def _check_database(name: object, ol: object) -> str:
 
 
 def _answer(asked: Asked[T], timeout: float) -> T | StoreError:
-    """Its result or its error, or that it is late."""
+    """The result of a call, or its error, or the error that it is late."""
     if not asked.done():
-        return StoreUnavailable(reason=f"no answer within {timeout:g} s")
+        return StoreUnavailable(reason=f"no response within {timeout:g} s")
     try:
         return asked.result()
     except StoreError as error:
@@ -212,6 +212,6 @@ def _answer(asked: Asked[T], timeout: float) -> T | StoreError:
 
 
 def _take_error(late: asyncio.Future[Any]) -> None:
-    """Nobody waits for it any more: asyncio would log its error."""
+    """Retrieve the error of a late call: asyncio would log it, because no caller waits for it."""
     if not late.cancelled():
         late.exception()

@@ -68,7 +68,7 @@ async def insert_jobs(on: Face, jobs: list[NewJob], conn: object) -> list[Job]:
 
 def _notifies_at_once(parts: ClientResources, job: NewJob) -> bool:
     """Whether the statement that inserts a job should notify workers, too: the job will be new, and
-    nothing was sent to them for a while."""
+    no notification was sent for a while."""
     return parts.store.can_notify and job.key is None and parts.notify_limiter.is_quiet(job.queue)
 
 
@@ -78,7 +78,7 @@ async def _insert_and_notify_at_once(on: Face, job: NewJob) -> Job:
     except StoreError as error:
         if not error.facts.get("refused"):
             raise
-        # Perhaps the notification was: the server's queue of them may be full.
+        # Perhaps the notification was refused: the server's queue may be full.
         return await on.run(enqueue_one, job)
     on.parts.notify_limiter.sent(job.queue)
     return made
@@ -103,20 +103,20 @@ async def _copy_on(on: Face, conn: object, jobs: list[NewJob]) -> list[Job]:
 
 
 def _insert_under_savepoint(jobs: list[NewJob]) -> Op[list[Job]]:
-    yield BEGIN  # what was refused once may be refused again
+    yield BEGIN  # the retry may be refused, too
     return (yield from enqueue(jobs, ours=False))
 
 
 def is_copy_refused(error: StoreError) -> bool:
-    """Whether an INSERT may work where a copy did not: the jobs are there already, because the
-    answer to a first try got lost, or the table has row-level security."""
+    """Whether an INSERT may work where a COPY did not: the jobs exist already, because the response
+    to a first try was lost, or the table has row-level security."""
     unsupported = getattr(error.__cause__, "sqlstate", None) == "0A000"
     return unsupported or bool(error.facts.get("refused"))
 
 
 async def receive_jobs(on: Face, jobs: list[NewJob]) -> set[str]:
-    """Insert the jobs of messages, each once; the ids of the new ones. They are durable when this
-    returns. Their source looks at the limits of its queue before it asks for messages."""
+    """Insert the jobs of messages, each once; returns the ids of the new ones. They are durable
+    when this returns. Their source checks the limits of its queue before it asks for messages."""
     parts = on.parts
     if parts.blobs is not None and parts.blobs.any_large(jobs):
         jobs = await on.in_thread(partial(parts.blobs.put_arguments, jobs))

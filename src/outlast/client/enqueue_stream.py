@@ -1,9 +1,9 @@
 """Enqueue the calls of an iterator: all or none, however many, in bounded memory.
 
-    calls ─▶ jobs, checked ─▶ temporary file ─▶ one transaction, a part at a time
+    calls ─▶ jobs, checked ─▶ temporary file ─▶ one transaction, part by part
 
-The file is what keeps the caller's code out of the transaction: a slow iterator holds no locks, one
-that fails leaves nothing, and a broken connection is followed by another try.
+The file keeps the caller's code out of the transaction: a slow iterator holds no locks, a failing
+one leaves nothing behind, and after a broken connection the insert is retried.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def _parts(
         for call in calls:
             if part := builder.add(call):
                 yield part
-                await on.sleep(0)  # others of an event loop have a turn
+                await on.sleep(0)  # lets other tasks of an event loop run
     if rest := builder.take():
         yield rest
 

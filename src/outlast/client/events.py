@@ -1,4 +1,4 @@
-"""Live events: iterators over what happens to jobs."""
+"""Live events: iterators over events of jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .client import Outlast
 
 TEMPORARY = (StoreUnavailable, StoreBusy, Contention, DeadlineExceeded)
-DEFAULT_POLL_S = 0.5  # seconds between two looks
+DEFAULT_POLL_S = 0.5  # seconds between two polls
 
 
 def check_poll(poll: float) -> None:
@@ -47,7 +47,7 @@ def event_filter(
 
 
 class _LiveEvents:
-    """What a blocking and an asyncio iterator share. The database's outages are waited out."""
+    """The shared part of a blocking and an asyncio iterator. Waits out outages of the database."""
 
     def __init__(self, face: Face, wanted: EventFilter, after: str | None, poll: float) -> None:
         check_poll(poll)
@@ -84,7 +84,7 @@ class _LiveEvents:
 
 
 class LiveEvents(_LiveEvents, Iterator[LiveEvent]):
-    """Events as they come: `for event in ol.events(…)`. It blocks while there are none."""
+    """Events as they arrive: `for event in ol.events(…)`. It blocks while there are none."""
 
     def __next__(self) -> LiveEvent:
         try:
@@ -94,7 +94,7 @@ class LiveEvents(_LiveEvents, Iterator[LiveEvent]):
 
 
 class AsyncLiveEvents(_LiveEvents, AsyncIterator[LiveEvent]):
-    """The same: `async for event in ol.aevents(…)`."""
+    """The asyncio counterpart: `async for event in ol.aevents(…)`."""
 
     async def __anext__(self) -> LiveEvent:
         return await self._events.__anext__()
@@ -111,10 +111,9 @@ def events(  # noqa: PLR0913 - a filter and a position
     after: str | None = None,
     poll: float = DEFAULT_POLL_S,
 ) -> LiveEvents:
-    """Follow what happens to jobs: an iterator of events, which blocks while there are none. With
-    `kinds`, only these; `started` and `succeeded` are told only if they are named. From now on, or
-    `after` an event's id. With `flow`, that of a flow, until it has ended. `stop()` ends the
-    iteration."""
+    """Follow events of jobs: an iterator, which blocks while there are none. With `kinds`, only
+    these; `started` and `succeeded` are included only if named. From now on, or `after` an event's
+    id. With `flow`, the events of one flow, until it has ended. `stop()` ends the iteration."""
     wanted = event_filter(kinds, queue, task, tenant, flow)
     return LiveEvents(self._blocking, wanted, _first_position(after, flow), poll)
 
@@ -135,5 +134,5 @@ def aevents(  # noqa: PLR0913 - as above
 
 
 def _first_position(after: str | None, flow: str | None) -> str | None:
-    """A flow is told from its beginning, all jobs from now on."""
+    """The position to start from: for a flow its beginning, for all jobs now."""
     return "0" if after is None and flow is not None else after

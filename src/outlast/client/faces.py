@@ -1,4 +1,4 @@
-"""Verbs have two faces, blocking and asyncio, and are written once.
+"""Faces of verbs: blocking and asyncio; each verb is written once.
 
     async def cancel(on: Face, id: str, reason: str = "") -> Job:       # jobs.py
         job = await on.run(job_actions.cancel, job_id(id), actor(), reason)
@@ -79,7 +79,7 @@ class Face(ABC):
         """Wait until a job has ended, or until the timeout."""
 
     def ambient(self, conn: object) -> object:
-        """The caller's connection: as given, or that of the transaction that is open around."""
+        """The caller's connection: as given, or that of the open transaction around it."""
         if conn is None and (found := self.parts.ambient) is not None:
             return found.connection()
         return conn

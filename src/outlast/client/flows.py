@@ -46,7 +46,7 @@ async def cancel_flow(
     """Cancel a whole flow: when this returns, jobs that have not started never will, and running
     ones are asked to stop. Cancelling twice is one cancel. With the caller's own connection, it
     happens if and when that transaction commits; running jobs, and those that another transaction
-    holds meanwhile, hear of it within a second after that."""
+    holds meanwhile, are notified within a second after that."""
     id, reason = flow_id(id), check_reason(reason)
     if (conn := on.ambient(conn)) is not None:
         op = cancelling.cancel_in_transaction(id, actor(), reason)
@@ -85,7 +85,7 @@ class _CancelDeadline:
             return 0.0
         if time.monotonic() > self._until:
             raise StoreBusy(
-                reason="an open transaction holds jobs of this flow. It is cancelled all the same:"
+                reason="an open transaction holds jobs of this flow. It is cancelled regardless:"
                 " workers complete the cancel"
             )
         return RETRY_PAUSE_S

@@ -1,6 +1,6 @@
 """A temporary file of new jobs: a long enqueue holds one part of them in memory.
 
-A small one stays in memory; a larger one is in the directory for temporary files (`$TMPDIR`),
+A small file stays in memory; a larger one is in the directory for temporary files (`$TMPDIR`),
 without a name.
 """
 
@@ -17,7 +17,7 @@ from ..model.job import NewJob
 
 MAX_BYTES_IN_MEMORY = 4_000_000
 
-# Those of jobs in flows are left out: such jobs are not written.
+# Columns of jobs in flows are left out: such jobs are not written.
 _NAMES = [
     spec.name
     for spec in fields(NewJob)
@@ -41,14 +41,14 @@ class JobFile:
         self._file.close()
 
     def write(self, jobs: Sequence[NewJob]) -> None:
-        """Add a part."""
+        """Append a part."""
         self._file.write(json.dumps([_values(job) for job in jobs]).encode())
         self._file.write(b"\n")
         self.number += len(jobs)
         self.queues.update(job.queue for job in jobs)
 
     def parts(self) -> Iterator[list[NewJob]]:
-        """The parts as they were written, each read when it is asked for."""
+        """The parts as they were written, each read on demand."""
         self._file.seek(0)
         for line in self._file:
             yield [NewJob(**dict(zip(_NAMES, row, strict=True))) for row in json.loads(line)]

@@ -73,7 +73,7 @@ async def explain(on: Face, id: str) -> str:
 async def cancel(on: Face, id: str, reason: str = "", *, conn: object = None) -> Job:
     """Cancel a queued job, or ask a running one to stop. Cancelling twice is one cancel. With the
     caller's own connection, it happens if and when that transaction commits; the worker of a
-    running job hears of it within a second after that."""
+    running job is notified within a second after that."""
     reason = check_reason(reason)
     if (conn := on.ambient(conn)) is not None:
         return await on.act_on(conn, cancel_in_transaction(job_id(id), actor(), reason))

@@ -39,7 +39,8 @@ async def lanes(on: Face, queue: str) -> list[LaneDepth]:
 
 
 async def declare_queues(on: Face) -> None:
-    """Store what the code declares: once per process, before the first enqueue or worker."""
+    """Store the limits that the code declares: once per process, before the first enqueue or
+    worker."""
     if on.parts.undeclared:
         declared = tuple(on.parts.declared_queues.values())
         await on.run(limit_actions.declare, declared, actor())

@@ -1,4 +1,4 @@
-"""The parts of a client that its verbs work with: store, blobs, registry, poller of results."""
+"""The resources that a client's verbs share: store, blobs, registry, poller of results."""
 
 from __future__ import annotations
 

@@ -109,5 +109,5 @@ async def backfill_schedule(on: Face, name: str, start: datetime, end: datetime)
 
 
 async def delete_schedule(on: Face, name: str) -> None:
-    """Delete a schedule; its jobs stay. One that code declares comes back when a worker starts."""
+    """Delete a schedule; its jobs stay. A declared one is created again when a worker starts."""
     await on.run(operations.delete, check_text("name", name), actor(), new_job_id())

@@ -1,4 +1,4 @@
-"""The verbs of one-time links: make one, list those of a job, revoke one."""
+"""Verbs for one-time links: create one, list those of a job, revoke one."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ async def signal_link(  # noqa: PLR0913 - each of them has a default
     key: str | None = None,
     conn: object = None,
 ) -> SignalLink:
-    """A one-time link that sends a signal without a login: "approve" in a mail. Its page shows
-    `text` and a button for the value, one for each of `choices` (labels and values), or else a
-    form of the type that the task declares; a GET alone sends nothing. Of several links with one
-    `key`, the first that is used counts. It expires, can be revoked, and ends with its job.
+    """Create a one-time link that sends a signal without a login: "approve" in a mail. Its page
+    shows `text` and a button for the value, one for each of `choices` (labels and values), or else
+    a form of the type that the task declares; a GET alone sends nothing. Of several links with one
+    `key`, the first use counts. It expires, can be revoked, and ends with its job.
 
     `link.url` is the whole address, below `public_url`; it is a credential."""
     if value is not ...:
@@ -55,8 +55,9 @@ async def signal_link(  # noqa: PLR0913 - each of them has a default
 
 
 async def _signing_secret(on: Face) -> str | None:
-    """The secret that signs links, stored in a transaction of its own if there is none: others
-    would wait for the caller's to end. On SQLite they wait in any case, and so would we."""
+    """The secret that signs links, stored in a transaction of its own if there is none: other
+    clients would wait for the caller's to end. On SQLite they wait in any case, and so would this
+    client."""
     if on.store.address.dialect == SQLITE:
         return None
     await on.ready_beside_caller(create=False)
@@ -70,12 +71,12 @@ async def signal_links(on: Face, job: str | Job) -> list[LinkRecord]:
 
 
 async def revoke_signal_link(on: Face, link: str | SignalLink | LinkRecord) -> LinkRecord:
-    """Revoke a one-time link, by its id; idempotent. One that was used stays used."""
+    """Revoke a one-time link, by its id; idempotent. A used one stays used."""
     return await on.run(link_ops.revoke_link, link_id(_id(link)), actor())
 
 
 def link_id(id: str) -> str:
-    """Normalize the id of a link; other text names none."""
+    """Normalize the id of a link; other text names no link."""
     try:
         return str(UUID(id))
     except ValueError:
@@ -87,7 +88,7 @@ def _id(subject: Any) -> str:
 
 
 def declared_forms(registry: Registry) -> SignalForm:
-    """Schemas of signals of the tasks that this process knows."""
+    """The forms of signals of the tasks that this process has registered."""
 
     def form(task: str, name: str) -> Mapping[str, Any] | None:
         definition = registry.get(task)

@@ -19,7 +19,7 @@ from ..ops.signals import (
 from .base import actor, job_id
 from .faces import Face
 
-ANY_SIGNAL = "!signal"  # no queue: signals to jobs of any
+ANY_SIGNAL = "!signal"  # not a queue: signals to jobs of any queue
 
 
 async def signal(
@@ -33,7 +33,7 @@ async def signal(
 ) -> SentSignal:
     """Send a value to a job that waits for it, or will. It is kept until a wait takes it; of
     several with one `key`, the first. With the caller's own connection, it exists if and when that
-    transaction commits, and the job hears of it within a second after that."""
+    transaction commits, and the job is notified within a second after that."""
     check_name("signal", name)
     if key is not None:
         check_name("key", key)
@@ -52,7 +52,7 @@ async def signal(
 
 
 async def _send(on: Face, signal: NewSignal, check: CheckSignal) -> SentSignal:
-    """Send a signal; after a pause, and if it need not be checked first, in one round trip."""
+    """Send a signal; in one round trip, after a pause and if no check must come first."""
     limiter = on.parts.notify_limiter
     if on.store.can_notify and limiter.is_quiet(ANY_SIGNAL) and _passes(on, signal, check):
         limiter.sent(ANY_SIGNAL)
@@ -61,12 +61,12 @@ async def _send(on: Face, signal: NewSignal, check: CheckSignal) -> SentSignal:
         except StoreError as error:
             if not error.facts.get("refused"):
                 raise
-            # Perhaps the notification was: the server's queue of them may be full.
+            # Perhaps the notification was refused: the server's queue may be full.
     return await on.run(send_signal, signal, actor(), check)
 
 
 def _passes(on: Face, signal: NewSignal, check: CheckSignal) -> bool:
-    """Whether every task that this process knows takes a signal, whichever its job has."""
+    """Whether every registered task accepts a signal, whichever task its job has."""
     try:
         for task in on.parts.registry.names():
             check(task, signal.name, signal.value)
@@ -76,7 +76,7 @@ def _passes(on: Face, signal: NewSignal, check: CheckSignal) -> bool:
 
 
 def declared_signals(registry: Registry) -> CheckSignal:
-    """Checks signals of the tasks that this process knows."""
+    """A check of signals by the tasks that this process has registered."""
 
     def check(task: str, name: str, text: str) -> None:
         definition = registry.get(task)

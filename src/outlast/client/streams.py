@@ -1,4 +1,4 @@
-"""The output of a job as it is streamed: an iterator over chunks."""
+"""Job output as it is streamed: an iterator over chunks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .faces import Face, finish
 if TYPE_CHECKING:
     from .client import Outlast
 
-DEFAULT_POLL_S = 0.1  # seconds between two looks
+DEFAULT_POLL_S = 0.1  # seconds between two polls
 
 
 class JobStream(Iterator[StreamChunk], AsyncIterator[StreamChunk]):
     """Chunks in order, until the job ends: `for` blocks while there are none, `async for` does not
-    block the event loop. The database's outages are waited out."""
+    block the event loop. Waits out outages of the database."""
 
     def __init__(self, app: Outlast, job: str, after: str | None, poll: float) -> None:
         check_poll(poll)
@@ -33,7 +33,7 @@ class JobStream(Iterator[StreamChunk], AsyncIterator[StreamChunk]):
 
     def stop(self) -> None:
         """End the iteration, from any thread: at once, or within `poll` seconds (five while the
-        database is away)."""
+        database is unavailable)."""
         self._stopped.set()
 
     def __next__(self) -> StreamChunk:
