@@ -1,21 +1,21 @@
 """Outlast: background jobs that outlast the processes that run them.
 
-In reading order, by what happens to a job:
+In reading order, by the life of a job:
 
     task_decorator, tasks    define     a function becomes a task
-    ops.enqueue, client      enqueue    a call becomes a row, in your transaction if you like
-    store.blobs              put aside  what is too large for a row, before there is one
+    ops.enqueue, client      enqueue    a call becomes a row, also in your own transaction
+    store.blobs              offload    data too large for a row is stored before the row
     ops.claim                claim      a worker takes it, under a lease and a fence
-    worker.executor           run        the function is called (worker.batches: with many items)
-    worker.steps, ops.steps  keep       what its steps gave, for later attempts
+    worker.executor          run        the function is called (worker.batches: with many items)
+    worker.steps, ops.steps  steps      stores the results of its steps, for later attempts
     worker.waits, ops.waits  wait       for time, a signal or another job; the attempt ends
     ops.signals              signal     a value is sent to it
     ops.finish               finish     the one way out of running
-    ops.dependents           go on      those who wait for it are told, and the next ones start
-    webhooks.webhook           tell       somebody's server hears of its end, by a job of its own
+    ops.dependents           continue   dependents are notified, and the next ones start
+    webhooks.webhook         notify     another server receives its end, by a job of its own
     bridges                  bridge     messages become jobs, and jobs messages
-    ops.renew, ops.reclaim   recover    held while it runs; taken back when its owner is gone
-    ops.report, ops.explain  observe    what there is, and why something is not running
+    ops.renew, ops.reclaim   recover    renewed while it runs; reclaimed when its owner is gone
+    ops.report, ops.explain  observe    what exists, and why a job is not running
 
 Decisions are in `model`, conversations with the database in `ops`, connections and SQL in `store`.
 """
@@ -226,7 +226,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are imported when they are first used, so that importing outlast is quick."""
+    """Import public names on first use, so that importing outlast is fast."""
     if name not in __all__:
         raise AttributeError(f"module 'outlast' has no attribute {name!r}")
     from importlib import import_module

@@ -63,7 +63,7 @@ class Bench:
         return self._children.start(self._run_worker, self._exits.append)
 
     def stop_worker(self, pid: int) -> list[tuple[float, float]]:
-        """When each handler ran, and how long after its job was sent."""
+        """The start of each handler, and its delay since the job was sent."""
         os.kill(pid, signal.SIGTERM)
         while not self._exits:
             self._children.wait()
@@ -72,7 +72,7 @@ class Bench:
         return [(at, delay) for at, delay in json.loads(self._runs_file.read_text())]
 
     def wait_until_done(self, ol: Outlast, number: int) -> float:
-        """The time at which the store has the outcome of so many jobs."""
+        """The time at which the store has the outcomes of `number` jobs."""
         until = time.monotonic() + MAX_MEASUREMENT_S
         while (done := ol.counts()["succeeded"]) < number:
             self._children.poll()
@@ -105,7 +105,7 @@ class Bench:
 
 
 async def _noop(sent_at: float, payload: str) -> None:
-    """The worker has its own; callers only enqueue it."""
+    """The task as callers enqueue it; the worker has its own."""
 
 
 def measure_enqueue(bench: Bench) -> Sample:
@@ -128,7 +128,7 @@ def measure_enqueue_bulk(bench: Bench) -> Sample:
 
 
 def measure_drain(bench: Bench) -> Sample:
-    """From the first handler until the store has every outcome; the start is not counted."""
+    """The time from the first handler until the store has every outcome, without the start-up."""
     ol, noop = bench.open()
     with ol:
         _enqueue_bulk(ol, noop, bench.jobs)
@@ -141,7 +141,7 @@ def measure_drain(bench: Bench) -> Sample:
 
 
 def measure_latency(bench: Bench) -> Sample:
-    """From the call of enqueue until the handler runs, with an idle worker."""
+    """The time from the call of enqueue until the handler runs, with an idle worker."""
     worker = bench.start_worker()
     ol, noop = bench.open()
     with ol:
@@ -187,14 +187,14 @@ CELLS = {
 class BenchPlan:
     cells: list[str]
     rounds: int = 3
-    jobs: int | None = None  # default: as the cell has
+    jobs: int | None = None  # None: the cell's default
     concurrency: int = 100
 
 
 def run_bench(
     plan: BenchPlan, workspaces: WorkspaceFactory, report: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Samples, medians and conditions; nothing of it is left in the database."""
+    """Samples, medians and conditions; leaves nothing in the database."""
     results: dict[str, Any] = {"conditions": _conditions(plan, str(workspaces)), "cells": {}}
     with cleaned_up(workspaces.remove):
         for name in plan.cells:

@@ -1,12 +1,12 @@
 """Snapshots that are expensive to read: read once for all callers, and fresh for a while.
 
-    latest ──┬── fresh ────────────────────── the last one
-             ├── older ── reading begins ──── the last one, with its age
-             ├── stale ── reading, a moment ─ the new one, or else the last one
-             └── none ─── reading ─────────── the new one, for all who wait
+    latest ──┬── fresh ──────────────────────── the last one
+             ├── older ── a read starts ─────── the last one, with its age
+             ├── stale ── a read, waited for ── the new one, or else the last one
+             └── none ─── a read ────────────── the new one, for all waiting callers
 
-The longer a read takes, the longer its snapshot is fresh: reading never takes more than a fixed
-share of the time.
+The longer a read takes, the longer its snapshot is fresh: reads never take more than a fixed share
+of the time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, Generic, TypeVar
 
 from .single_flight import SingleFlight, result_within
 
-STALE_LIVES = 3  # times as old as a fresh one may be: nobody has asked for a while
-STALE_WAIT_S = 0.3  # that a caller waits for a new snapshot instead of a stale one
-COST_FACTOR = 10  # times as long as it took to read it, a snapshot is fresh
+STALE_LIVES = 3  # lifetimes after which a snapshot is stale: there was no caller for a while
+STALE_WAIT_S = 0.3  # seconds that a caller waits for a new snapshot instead of a stale one
+COST_FACTOR = 10  # a snapshot is fresh for this many times the duration of its read
 
 
 @dataclass(slots=True, kw_only=True)
 class Snapshot:
-    """What was read at one time. Its cache sets these two fields."""
+    """A value read at one time. Its cache sets these two fields."""
 
     taken_at: float = 0.0  # monotonic
     fresh_for: float = 0.0  # seconds
@@ -48,7 +48,7 @@ S = TypeVar("S", bound=Snapshot)
 
 
 class Cached(Generic[S]):
-    """The last snapshot, and how to read the next one. For one event loop."""
+    """The last snapshot, and the function that reads the next one. For one event loop."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Cached(Generic[S]):
         self._cost_factor = cost_factor
         self._on_refresh = on_refresh
         self._flight: SingleFlight[S] = SingleFlight()
-        self.last: S | None = None  # however old; nothing is read for it
+        self.last: S | None = None  # at any age; reading it starts no read
 
     async def latest(self) -> S:
         last = self.last

@@ -25,8 +25,8 @@ from .ops.operation import Op
 P = ParamSpec("P")
 T = TypeVar("T")
 
-READ_AGAIN_S = 30.0  # seconds of others' successes that are read again by who resumes
-LATE_START_S = 5.0  # seconds for which a start that was committed late is still looked for
+READ_AGAIN_S = 30.0  # seconds of successes of other jobs that are read again on resumption
+LATE_START_S = 5.0  # seconds for which starts that were committed late are still read
 
 
 class RunAsync(Protocol):
@@ -38,30 +38,30 @@ class RunAsync(Protocol):
 
 
 class Look(NamedTuple):
-    """What one pass found, in order."""
+    """The events that one pass found, in order."""
 
     events: list[LiveEvent]
-    more: bool = False  # there may be more already
-    ended: bool = False  # the flow that is watched has ended, and this is all
+    more: bool = False  # there may be more events already
+    ended: bool = False  # the watched flow has ended, and these are its last events
 
 
 class LiveReader:
-    """Reads one pass after the other, each from where the last one ended. A pass that fails changes
-    nothing, and may be repeated."""
+    """Reads pass by pass, each from where the last one ended. A pass that fails changes nothing,
+    and may be repeated."""
 
     def __init__(self, run: RunAsync, wanted: EventFilter, after: LiveCursor | None) -> None:
         self.wanted = wanted
-        self.cursor = LiveCursor(0)  # what is told: it names no job that may not be seen
-        self._read = LiveCursor(0)  # successes are read up to here, also those that are not told
+        self.cursor = LiveCursor(0)  # as reported: it names no job outside the watcher's access
+        self._read = LiveCursor(0)  # successes are read up to here, including filtered ones
         self._run = run
         self._after = after
         self._opened_at = self._looked_at = 0.0  # by the database's clock
-        self._started: dict[tuple[str, int], float] = {}  # told, by job and fence
+        self._started: dict[tuple[str, int], float] = {}  # reported ones, by job and fence
         self._ended_at: float | None = None  # when its flow was first seen ended
 
     async def open(self) -> list[LiveEvent]:
-        """Find the beginning. A position beyond the last one is from another sequence: a backup was
-        restored since. Then the stream goes on from the last one, and says so."""
+        """Find the start position. A position beyond the last one is from another sequence: a
+        backup was restored since. Then the stream continues from the last one, and reports that."""
         while (await self._run(events.assign_positions))[0] >= events.MAX_POSITIONS_PER_BATCH:
             pass
         last = await self._run(events.last_position)
@@ -103,7 +103,7 @@ class LiveReader:
         return Look([*found, self._of_stream("end", f"{self.cursor}-end", data)], ended=True)
 
     def _is_over(self, state: FlowState, now: float) -> bool:
-        """Whether its flow had ended long enough before this pass that all of it was told."""
+        """Whether its flow had ended long enough before this pass that all of it was reported."""
         if not state.final:
             self._ended_at = None
         elif self._ended_at is None:
@@ -120,7 +120,7 @@ class LiveReader:
         return [event for job in jobs if (event := self._start(job)) is not None]
 
     def _start(self, job: LiveJob) -> LiveEvent | None:
-        """The start of a job that was not told before. One before the stream began is not told."""
+        """The start of a job that was not reported before; None if it began before the stream."""
         key, at = (job.id, job.fence), job.started_at or 0.0
         told, self._started[key] = key in self._started or at < self._opened_at, at
         event = job.event(STARTED)

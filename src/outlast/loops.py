@@ -4,9 +4,9 @@
     loop.run()                                        # or: await loop.arun()
     loop.stop()                                       # from any thread, task or signal handler
 
-A pass that fails is counted, logged and tried again later: 1 s after the first failure, then longer
-up to 30 s, with jitter, so that a server that comes back is not met by a stampede. A success resets
-it. A loop ends only when it is told to. The worker's own loops are made of this.
+A failed pass is counted, logged and retried later: 1 s after the first failure, then with growing
+pauses up to 30 s, with jitter, so that a returning server is not met by a stampede. A success
+resets the pause. A loop ends only when it is stopped. The worker's own loops use this class.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ __all__ = ["Backoff", "Loop"]
 
 log = logging.getLogger("outlast.loops")
 
-RECONNECT_EVERY_S = 1.85  # seconds, at most, between tries of a watch while the database is away
-MAX_EXPONENT = 20  # a server may be away for a year
+RECONNECT_EVERY_S = 1.85  # maximum seconds between attempts of a watch in an outage
+MAX_EXPONENT = 20  # a server may be unavailable for a year
 
 
 def _span(option: str, value: float | timedelta) -> float:
@@ -41,7 +41,7 @@ def _span(option: str, value: float | timedelta) -> float:
 
 
 def _until_next(returned: object) -> float | None:
-    """What a pass returned: the seconds until it wants to run again."""
+    """The return value of a pass: the seconds until the next one, if it says so."""
     if isinstance(returned, timedelta):
         returned = returned.total_seconds()
     if returned is None or (isinstance(returned, int | float) and math.isfinite(returned)):
@@ -51,8 +51,8 @@ def _until_next(returned: object) -> float | None:
 
 
 class Backoff:
-    """How long to wait after the n-th failure in a row: `first` seconds, then `factor` times as
-    long each time, up to `cap`; up to a third less, by jitter."""
+    """The wait after the n-th failure in a row: `first` seconds, then `factor` times as long each
+    time, up to `cap`; up to a third less, by jitter."""
 
     _least = 0.7  # of a wait, by jitter
 
@@ -70,13 +70,13 @@ class Backoff:
         self.failures = 0
 
     def failed(self) -> float:
-        """One more failure: the seconds to wait."""
+        """Count a failure; returns the seconds to wait."""
         plain = min(self.cap, self.first * self.factor ** min(self.failures, MAX_EXPONENT))
         self.failures += 1
         return plain * random.uniform(self._least, 1.0)
 
     def succeeded(self) -> None:
-        """The next failure is the first one again."""
+        """Reset: the next failure is the first one again."""
         self.failures = 0
 
 
@@ -94,9 +94,9 @@ class Loop:
     """Runs `once` every `every` seconds (a little sooner, by jitter), or when triggered, until
     stopped.
 
-    `once` may return a number: the seconds until it wants to run again. A pass that is meant to
-    last (a watch, a long poll) and did so for `stable_after` seconds has gone well, although it
-    failed in the end; `every` is 0 then.
+    `once` may return a number: the seconds until its next run. A pass that is meant to last (a
+    watch, a long poll) and did so for `stable_after` seconds has succeeded, although it failed in
+    the end; `every` is 0 then.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Loop:
             self._event_loop = None
 
     def step(self) -> float:
-        """One pass, whatever happens in it; the seconds to wait before the next."""
+        """Run one pass, whatever happens in it; returns the seconds to wait before the next."""
         if self._is_async:
             raise InvalidOption(
                 option="once", reason=f"of {self.name} is async: await arun() or astep()"
@@ -202,7 +202,7 @@ class Loop:
             self._backoff.succeeded()
         self.failures += 1
         wait = self._backoff.failed()
-        bug = not isinstance(error, OutlastError)  # its traceback tells more than its message
+        bug = not isinstance(error, OutlastError)  # its traceback helps more than its message
         level = logging.DEBUG if self.on_failure(error, wait) else logging.WARNING
         log.log(level, "%s failed (%s); next try in %.1f s", self.name, error, wait, exc_info=bug)
         return wait
@@ -224,7 +224,7 @@ class Loop:
 
 
 class _Pass:
-    """What one pass asked for, and the seconds to wait after it."""
+    """The wait that one pass requested, and the seconds to wait after it."""
 
     next_in: float | None = None
     wait: float = 0.0

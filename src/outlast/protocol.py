@@ -76,7 +76,7 @@ _REQUIRED_FIELDS = Claim._fields[: Claim._fields.index("worker")]
 
 
 def offer_frames(claims: Sequence[Claim], sign: Sign) -> Iterator[FrameFields]:
-    """Frames of a size that a client can read at once."""
+    """Frames with offers, each of a size that a client can read at once."""
     jobs: list[dict[str, Any]] = []
     size = 0
     for claim in claims:
@@ -90,7 +90,7 @@ def offer_frames(claims: Sequence[Claim], sign: Sign) -> Iterator[FrameFields]:
 
 
 def _offer_json(claim: Claim, sign: Sign) -> dict[str, Any]:
-    """`args` stays JSON text: arguments that cannot be read concern their own job only."""
+    """An offer as JSON. `args` stays JSON text: unreadable arguments affect their own job only."""
     fields = dict(zip(OFFER_FIELDS, _offer_values(claim), strict=True))
     fields["token"] = sign(claim)
     return fields
@@ -112,7 +112,7 @@ async def read_frames(chunks: AsyncIterator[bytes]) -> AsyncIterator[FrameFields
             if line.strip():
                 yield _read_frame(line)
         if len(rest) > MAX_LINE_BYTES:
-            raise ServerUnavailable(reason="it sends a line without end")
+            raise ServerUnavailable(reason="its stream has an endless line")
 
 
 def _read_frame(line: bytes) -> FrameFields:
@@ -121,7 +121,7 @@ def _read_frame(line: bytes) -> FrameFields:
     except ValueError:
         frame = None
     if not isinstance(frame, dict) or "type" not in frame:
-        raise ServerUnavailable(reason="it sends what is no frame")
+        raise ServerUnavailable(reason="its stream has an invalid frame")
     return frame
 
 
@@ -131,7 +131,8 @@ def _read_frame(line: bytes) -> FrameFields:
 def encode_outcome(
     token: str, transition: Transition, policy: Retry | None, breaker: Breaker | None = None
 ) -> str:
-    """How an attempt ended. Most succeed without follow-up jobs, and these are encoded quickly."""
+    """The report of an attempt's end. Most succeed without follow-up jobs: these are encoded
+    fast."""
     if transition.trace is not None and transition.outcome is not Outcome.RELEASED:
         fields = _end_fields(transition, policy, breaker)
         return encode_json({"token": token, **fields, "trace": transition.trace})
@@ -161,13 +162,13 @@ def _failure_fields(
     fields: dict[str, object] = {"do": "fail", "how": how, "error": transition.error}
     if transition.outcome is Outcome.POSTPONED:
         fields["delay"] = transition.delay
-    elif transition.min_delay is not None:  # the server knows the policy, and not this
+    elif transition.min_delay is not None:  # the server knows the policy, but not this
         fields["delay"] = transition.min_delay
     if policy is not None:
         fields["retry"] = asdict(policy)
     if transition.outage is not None:
         fields["outage"] = transition.outage
-        if breaker is not None:  # what counts as an outage is decided by the worker
+        if breaker is not None:  # the worker decides what counts as an outage
             named = ("failures", "probe_first", "probe_cap")
             fields["breaker"] = {name: getattr(breaker, name) for name in named}
     return fields
@@ -187,7 +188,7 @@ def encode_call(reports: Sequence[str], ahead: int = 0) -> str:
 
 
 def split_calls(reports: Sequence[str]) -> list[list[str]]:
-    """Reports in parts that one call may carry."""
+    """Split reports into parts, each for one call."""
     calls: list[list[str]] = []
     size = 0
     for report in reports:

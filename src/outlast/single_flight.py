@@ -26,7 +26,7 @@ class SingleFlight(Generic[T]):
         return task
 
     async def aclose(self) -> None:
-        """Cancel calls that are under way."""
+        """Cancel the calls in flight."""
         tasks = [*self._tasks.values()]
         for task in tasks:
             task.cancel()
@@ -37,11 +37,11 @@ class SingleFlight(Generic[T]):
         if self._tasks.get(key) is task:
             del self._tasks[key]
         if not task.cancelled():
-            task.exception()  # callers have it; all of them may have left
+            task.exception()  # callers get it; all of them may have been cancelled
 
 
 async def result_within(task: asyncio.Task[T], seconds: float) -> T | None:
-    """The result if it comes in time; None: the task takes longer, and goes on. An error that comes
-    in time is raised."""
+    """The result if it comes in time; None: the task takes longer, and continues. An error that
+    comes in time is raised."""
     await asyncio.wait([task], timeout=seconds)
     return task.result() if task.done() else None

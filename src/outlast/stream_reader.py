@@ -1,4 +1,4 @@
-"""Stream reader: the output of one job for one reader, a page at a time; see `model.stream`."""
+"""Stream reader: the output of one job for one reader, page by page; see `model.stream`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from .model.stream import StreamChunk, StreamCursor, StreamRow, chunks_after, st
 from .ops.events import JobStatus
 from .ops.streams import StreamPage, stream_page
 
-OFFERED = "offer-"  # how the owner of an offered job begins: it has not started
+OFFERED = "offer-"  # prefix of the owner of an offered job, which has not started
 
 
 class StreamLook(NamedTuple):
-    """What one pass found."""
+    """The chunks that one pass found."""
 
     chunks: list[StreamChunk]
     status: JobStatus | None  # None: there is no such job
     more: bool = False
-    ended: bool = False  # this is all
+    ended: bool = False  # the stream is complete
 
 
 class StreamReader:
-    """Reads one page after the other, each from where the last one ended."""
+    """Reads page by page, each from where the last one ended."""
 
     def __init__(
         self, run: RunAsync, job: str, cursor: StreamCursor, tenant: str | None = None
@@ -40,7 +40,7 @@ class StreamReader:
         """The chunks of a page that begins at the reader's position, or before."""
         status = page.status
         if status is not None and self.cursor.fence > status.fence:
-            self.cursor = StreamCursor()  # of another life of the database: a backup was restored
+            self.cursor = StreamCursor()  # from another history: a backup was restored
             return StreamLook([], status, more=True)
         chunks = list(chunks_after(self.cursor, page.rows))
         self._advance(chunks, page.rows)
@@ -54,7 +54,8 @@ class StreamReader:
         return StreamLook(chunks, status, ended=status.final)
 
     def _advance(self, chunks: Sequence[StreamChunk], rows: Sequence[StreamRow] = ()) -> None:
-        """To the last chunk, or behind it to the last row: those of remote workers may be empty."""
+        """Advance to the last chunk, or beyond it to the last row: remote workers' rows may be
+        empty."""
         if chunks:
             self.cursor = StreamCursor.parse(chunks[-1].id)
         if rows:
@@ -62,5 +63,5 @@ class StreamReader:
 
 
 def is_started(status: JobStatus) -> bool:
-    """Whether a handler runs: what is only offered to a remote worker does not."""
+    """Whether a handler runs; a job that is only offered to a remote worker has none."""
     return status.state == State.RUNNING and not (status.worker or "").startswith(OFFERED)

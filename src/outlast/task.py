@@ -1,4 +1,4 @@
-"""A task as callers hold it: still a plain function, and a way to enqueue calls of it."""
+"""Tasks as callers see them: callable as plain functions, and able to enqueue calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .client.client import Outlast
     from .client.databases import Databases
 
-    # What `enqueue` takes (no context); what a plain call takes, and what that returns.
+    # The parameters of `enqueue` (no context), and the parameters and result of a plain call.
     P = typing_extensions.ParamSpec("P", default=...)
     C = typing_extensions.ParamSpec("C", default=...)
     V = typing_extensions.TypeVar("V", covariant=True, default=Any)  # noqa: PLC0105
@@ -26,7 +26,7 @@ else:
 
 
 class BoundTask(Generic[P, R]):
-    """A task with a job's options said: `extract.using(delay=30).enqueue(doc=7)`."""
+    """A task with options of a job: `extract.using(delay=30).enqueue(doc=7)`."""
 
     def __init__(
         self, app: Outlast | Databases, definition: TaskDefinition, options: Options, conn: object
@@ -37,10 +37,10 @@ class BoundTask(Generic[P, R]):
         self._conn = conn
 
     def using(self, *, conn: Any = None, **options: Unpack[JobOptions]) -> BoundTask[P, R]:
-        """Say more: queue, priority, tenant, key (with `unique`, or `debounce` and `max_wait`),
+        """Add options: queue, priority, tenant, key (with `unique`, or `debounce` and `max_wait`),
         delay, at, expires, timeout, max_attempts, max_crashes, retry; `after` (with `when`) and
-        `flow`: what it waits for and belongs to; `on_success`, `on_dead`, `on_cancel`: calls to be
-        enqueued when it ends so; and `conn`, the caller's own open connection or session."""
+        `flow`: its prerequisites and its flow; `on_success`, `on_dead`, `on_cancel`: calls that
+        its end enqueues; and `conn`, the caller's own open connection or session."""
         return BoundTask(
             self._app,
             self._definition,
@@ -63,12 +63,12 @@ class BoundTask(Generic[P, R]):
 
 
 class Task(BoundTask[P, R], Generic[P, R, C, V]):
-    """What `@ol.task` makes of a function. Calling it still just calls the function.
+    """The task that `@ol.task` makes from a function. Calling it still calls the function.
 
-    `Task[..., Report]` is enough for an annotation: a task whose jobs result in a report.
+    `Task[..., Report]` is enough for an annotation: a task whose jobs return a report.
     """
 
-    if not TYPE_CHECKING:  # before Python 3.13 only checkers know that a type may have a default
+    if not TYPE_CHECKING:  # before Python 3.13 only type checkers know defaults of type parameters
 
         def __class_getitem__(cls, types: object) -> Any:
             types = types if isinstance(types, tuple) else (types,)

@@ -1,12 +1,12 @@
-"""`@ol.task`: what it does, and what type checkers know about the tasks that it makes.
+"""The decorator `@ol.task`, and the types of the tasks that it makes.
 
-A task is enqueued without its context, so checkers have to know where the context stands:
+A task is enqueued without its context, so type checkers must find the position of the context:
 
     def f(ctx: Context, a: int)      enqueue takes (a: int)
-    def f(a: int, ctx: Context)      enqueue takes anything: no type can leave a later one out
+    def f(a: int, ctx: Context)      enqueue takes anything: no type can omit a later parameter
     def f(a: int)                    enqueue takes (a: int)
 
-An overload finds that out by a second call that the function must also allow (`CallableAs`).
+An overload finds it by a second call that the function must also allow (`CallableAs`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TASK_OPTIONS = (
     "breaker",
     "signals",
     *SCHEDULE_OPTIONS,
-)  # of a task, never of one job
+)  # options of a task only, not of one job
 
 
 def task(  # noqa: PLR0913 - as the contract has it
@@ -69,16 +69,16 @@ def task(  # noqa: PLR0913 - as the contract has it
     """Register a function as a task. Its name is the function's, unless another is given; jobs
     are found by that name, so a function may move to another module.
 
-    With `batch`, the function takes a list, of which each job brings one item: it is called
-    with up to so many, or with those that came within `wait` seconds.
+    With `batch`, the function takes a list of items, one from each job: it is called with up to
+    `batch` of them, or with those that were gathered within `wait` seconds.
 
-    `breaker` says when its calls stop because what it depends on is away; None: never.
+    `breaker` configures when its calls stop because a dependency is down; None: never.
 
-    `signals` maps the signals that it waits for to the types of their values; a sender that knows
-    the task is refused any other.
+    `signals` maps the signals that it waits for to the types of their values; other values are
+    refused where the sender knows the task.
 
     With `cron` or `every`, workers enqueue a call without arguments by the clock; `tz`, `missed`,
-    `overlap`, `jitter` and `grace` say how. See `Outlast.schedule` for calls with arguments.
+    `overlap`, `jitter` and `grace` configure this. See `Outlast.schedule` for calls with arguments.
 
     Options: queue, priority, timeout, max_attempts, max_crashes, expires, tenant, on_success,
     on_dead, on_cancel.
@@ -150,8 +150,8 @@ if TYPE_CHECKING:
         def __call__(self, *args: K.args, **kwargs: K.kwargs) -> Any: ...
 
     class NoContext:
-        """What only a parameter accepts, and only a function returns, that is annotated with Any
-        or object: no context, and no coroutine."""
+        """A type for `Any` and `object` only: a parameter or a return value so annotated matches;
+        a context or a coroutine does not."""
 
     Async = Coroutine[Any, Any, R]
     ReturnsAny = Callable[C, NoContext]
@@ -165,8 +165,8 @@ if TYPE_CHECKING:
     ContextAndMore = CallableAs[C, [Context], V]  # and **kwargs, where mypy finds no P
 
     class TaskDecorator(Protocol):
-        """`ol.task` and `ol.task(…)`. The first overload that fits counts, so a parameter that
-        takes anything, and therefore a context, comes before one that is a context."""
+        """`ol.task` and `ol.task(…)`. The first matching overload counts, so a parameter that takes
+        anything, and therefore a context, comes before one that is a context."""
 
         @overload
         def __call__(self, f: ReturnsAny[C], /) -> Task[..., Any, C, Any]: ...
@@ -234,7 +234,7 @@ if TYPE_CHECKING:
     BatchThenContext = CallableAs[C, [list[T], BatchContext], V]
 
     class BatchTaskDecorator(Protocol):
-        """`ol.task(batch=…)`: a list goes into the function, one item of it into `enqueue`."""
+        """`ol.task(batch=…)`: the function takes a list, `enqueue` takes one item."""
 
         @overload
         def __call__(

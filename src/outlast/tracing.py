@@ -1,12 +1,12 @@
-"""OpenTelemetry, where a program uses it: a job carries the trace of whoever enqueued it, and its
-attempts are spans of that trace.
+"""OpenTelemetry, where a program uses it: a job carries the trace of its enqueue, and its attempts
+are spans of that trace.
 
     span `enqueue <task>` ── traceparent in the row ──▶ claim ──▶ span `run <task>` ─┬▶ ctx.enqueue
                                                                                      └▶ hooks
 
-The API is never imported here before the program has done so: as long as nobody has, there can be
-no span, and all that this costs is one look. Without a tracer, what a handler enqueues still
-carries on the trace of its job.
+The API is never imported here before the program has imported it: until then there can be no span,
+and the cost is one check. Without a tracer, jobs that a handler enqueues still carry the trace of
+its job.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .model.job import NewJob
 from .model.safe_text import format_frames, type_name
 
 API = "opentelemetry.trace"
-PROVIDER_CHECK_S = 1.0  # seconds between looks whether somebody has begun to record
+PROVIDER_CHECK_S = 1.0  # seconds between checks for a new provider
 _modules = sys.modules
 _next_check_at = 0.0
 _carried: ContextVar[str | None] = ContextVar("outlast_trace", default=None)
@@ -34,21 +34,21 @@ _TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def traced(jobs: list[NewJob], parent: str | None = None) -> list[NewJob]:
-    """The jobs with the trace of the current span, or else with the one that is carried on."""
+    """Jobs with the trace of the current span, or else with the continued one."""
     if (trace := _current() or parent or _carried.get()) is None:
         return jobs
     return [_with(trace, job) for job in jobs]
 
 
 def continue_trace(trace: str | None) -> None:
-    """What is enqueued here from now on (in this task or thread) belongs to this trace, unless a
-    span says otherwise. What is no trace is not carried on."""
+    """Continue a trace: jobs enqueued from now on (in this task or thread) belong to it, unless a
+    span is current. An invalid trace is dropped."""
     if trace is not None and _TRACEPARENT.fullmatch(trace):
         _carried.set(trace)
 
 
 def _with(trace: str, job: NewJob) -> NewJob:
-    """Jobs that are made when this one ends belong to the same trace."""
+    """A job with a trace; its hooks belong to the same trace."""
     if job.hooks is None:
         return replace(job, trace=trace)
     hooks = json.loads(job.hooks)
@@ -59,17 +59,17 @@ def _with(trace: str, job: NewJob) -> NewJob:
 
 
 def current(carried: str | None) -> str | None:
-    """Where we are, for a system that is told of it: this span, or else what a row carries."""
+    """The current trace, to pass to another system: the current span, or else the row's trace."""
     return _current() or valid_traceparent(carried)
 
 
 def valid_traceparent(trace: str | None) -> str | None:
-    """A traceparent, if it is one."""
+    """The traceparent, if it is valid."""
     return trace if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace) else None
 
 
 def _current() -> str | None:
-    """The current span as W3C writes it."""
+    """The current span as a W3C traceparent."""
     api = _modules.get(API)
     if api is None:
         return None
@@ -77,7 +77,7 @@ def _current() -> str | None:
 
 
 def trace_of(span: Any) -> str | None:
-    """A span as W3C writes it."""
+    """A span as a W3C traceparent."""
     context = span.get_span_context()
     if not context.is_valid:
         return None
@@ -86,8 +86,8 @@ def trace_of(span: Any) -> str | None:
 
 
 def tracer() -> Any:
-    """Where attempts are recorded; None where they are not. Asked for each job, and asking
-    OpenTelemetry takes a while: that nobody records is believed for a moment."""
+    """The tracer of attempts; None if they are not recorded. Called for each job, and OpenTelemetry
+    is slow to ask: a missing provider is cached for PROVIDER_CHECK_S."""
     global _next_check_at  # noqa: PLW0603
     api = _modules.get(API)
     if api is None or monotonic() < _next_check_at:
@@ -99,15 +99,15 @@ def tracer() -> Any:
 
 
 def _no_providers(api: Any) -> tuple[type, ...]:
-    """Those that record nothing: what there is until a program has chosen one, and what it may
-    choose to have none."""
+    """The provider types that record nothing: the default one, and the no-op one that a program may
+    choose."""
     return api.ProxyTracerProvider, api.NoOpTracerProvider
 
 
 @contextmanager
 def enqueuing(tracer: Any, jobs: list[NewJob]) -> Iterator[list[NewJob]]:
-    """A span around the storing of jobs, which carry it: under the current span, or else under the
-    trace that is carried on."""
+    """A span around the insert of jobs, which carry it: under the current span, or else in the
+    continued trace."""
     from opentelemetry.trace import SpanKind, set_span_in_context, use_span
 
     carried = None if _current() else _read(_carried.get())
@@ -127,7 +127,7 @@ def enqueuing(tracer: Any, jobs: list[NewJob]) -> Iterator[list[NewJob]]:
 
 
 def count_enqueued(number: int) -> None:
-    """Say in the current span how many jobs were stored, where that was not known before."""
+    """Set the number of enqueued jobs in the current span, where it was not known before."""
     _modules[API].get_current_span().set_attribute("outlast.jobs", number)
 
 
@@ -145,9 +145,9 @@ def _about_new(jobs: Sequence[NewJob]) -> dict[str, object]:
 
 @contextmanager
 def running(tracer: Any, claims: Sequence[Claim]) -> Iterator[Any]:
-    """A span around the call of a handler: in the trace of its job, or linked to those of all the
-    jobs of its batch. What the handler was given, and what its error says, is no part of it: of an
-    exception it has the type and the stack."""
+    """A span around the call of a handler: in the trace of its job, or linked to those of all jobs
+    of its batch. Arguments and error messages are left out: of an exception it has the type and the
+    stack."""
     from opentelemetry.trace import Link, SpanKind, set_span_in_context, use_span
 
     contexts = [context for claim in claims if (context := _read(claim.trace)) is not None]
@@ -193,7 +193,7 @@ def _about(claims: Sequence[Claim]) -> dict[str, object]:
 
 
 def _read(trace: str | None) -> Any:
-    """A span that is elsewhere, from a row, which may hold anything."""
+    """A remote span, from a row, which may hold any text."""
     from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
     if trace is None or not _TRACEPARENT.fullmatch(trace):

@@ -1,3 +1,3 @@
-"""The release, readable without importing anything."""
+"""The release, readable without imports."""
 
 VERSION = "0.1.0"

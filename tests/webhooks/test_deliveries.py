@@ -138,10 +138,10 @@ async def test_a_receiver_says_when_to_come_back_and_is_believed_within_bounds(
 @pytest.mark.parametrize(
     ("behaviour", "timeout", "told"),
     [
-        (drips("HTTP/1.1 200 OK\r\nx: "), 0.4, "did not answer within 0.4 s"),
+        (drips("HTTP/1.1 200 OK\r\nx: "), 0.4, "did not respond within 0.4 s"),
         (drips(HEAD.format(500)), 1.0, "answered 500: x"),
         (drips(HEAD.format(200)), 60.0, None),
-        (hangs, 0.4, "did not answer within 0.4 s"),
+        (hangs, 0.4, "did not respond within 0.4 s"),
     ],
     ids=["head", "bad body", "good body", "nothing"],
 )

@@ -221,7 +221,7 @@ async def test_nobody_can_forge_the_end_of_a_job(
     async with work(ol):
         now = await ended(ol, job)
     assert now.state == "dead"
-    assert "is about the job that it comes after" in (now.error or {})["message"]
+    assert "needs the job that it reports on" in (now.error or {})["message"]
     assert receiver.got == []
 
 

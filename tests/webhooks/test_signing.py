@@ -59,7 +59,7 @@ def test_a_flipped_bit_of_the_body_is_refused(place: int) -> None:
     """R128"""
     flipped = bytearray(BODY)
     flipped[place] ^= 1
-    with pytest.raises(WebhookRefused, match="none of its signatures fits"):
+    with pytest.raises(WebhookRefused, match="no signature matches"):
         verify(sent(), bytes(flipped), SECRET)
 
 
@@ -100,7 +100,7 @@ def test_another_secret_is_refused_and_two_overlap_while_they_are_changed() -> N
     for by, known in ((old, [old, new]), ([old, new], new), ([old, new], [another, old])):
         assert verify(sent(by), BODY, known).id == "an-id"
     for by, known in ((old, new), ([old, new], another)):
-        with pytest.raises(WebhookRefused, match="none of its signatures fits"):
+        with pytest.raises(WebhookRefused, match="no signature matches"):
             verify(sent(by), BODY, known)
 
 

@@ -1,4 +1,4 @@
-"""What a worker, a supervisor and the tables have to say, as samples by the catalogue's names."""
+"""Collectors: samples of a worker, a supervisor and the tables, by the catalogue's names."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Sample:
 Samples = Iterator[Sample]
 
 LANE_STATES = ("waiting", "throttled", "paused")
-MAX_BREAKER_TASKS = 20  # names that are told apart: with as many queues, 400 series at the most
+MAX_BREAKER_TASKS = 20  # tasks with labels of their own: with as many queues, at most 400 series
 
-# What a worker counts under its own names.
+# The worker's own names of its counters.
 COUNTERS = {
     "refused": "outlast_zombie_writes_refused_total",
     "lost": "outlast_claims_lost_total",
@@ -51,7 +51,7 @@ COUNTERS = {
     "schedules_skipped": "outlast_schedules_skipped_total",
     "schedules_late": "outlast_schedules_late_total",
 }
-AUDIT_PREFIX = "audited "  # what comes before the name of a class that the audit found
+AUDIT_PREFIX = "audited "  # prefix of a class that the audit found
 
 
 def process_samples(role: str, snapshot: TableSnapshot | None) -> Samples:
@@ -67,7 +67,7 @@ def process_samples(role: str, snapshot: TableSnapshot | None) -> Samples:
 
 
 class TableCollector:
-    """With the names that this process has met."""
+    """Samples of the tables. Remembers the names that it has exposed."""
 
     def __init__(self) -> None:
         self._queues = Labels()
@@ -115,7 +115,7 @@ class TableCollector:
             yield Sample("outlast_waiting_handlers_oldest_seconds", depth.oldest, (wait,))
 
     def _limit_samples(self, measured: TableMetrics) -> Samples:
-        """Limits by queue. A lane is no label: there may be one for each customer."""
+        """Limits by queue. Lanes are not labels: there may be one for each customer."""
         for name, values in (
             ("outlast_queue_running_limit", measured.running_limits),
             ("outlast_queue_throttled", measured.throttled),
@@ -145,7 +145,7 @@ class TableCollector:
                 yield Sample("outlast_source_messages_total", number, (label, result))
 
     def _breaker_samples(self, measured: TableMetrics) -> Samples:
-        """One that was open once and is closed now says so, as long as this process lives."""
+        """Open breakers; a closed one that was open before stays exposed, as 0."""
         open_ones = {(self._queues(queue), self._tasks(task)) for queue, task in measured.breakers}
         self._breakers_seen |= open_ones
         for queue, task in sorted(self._breakers_seen):
@@ -157,8 +157,8 @@ class TableCollector:
         yield Sample("outlast_schedule_overdue_seconds", measured.schedule_overdue)
 
     def _depths(self, measured: TableMetrics) -> dict[tuple[str, str], QueueDepth]:
-        """By label: queues whose names are too many are one. A queue that was seen once and is
-        empty now says so, instead of being gone."""
+        """Depths by label: excess queues are merged into one. A queue that is empty now stays
+        exposed, as 0."""
         labelled = [
             (self._queues(queue), state, depth) for (queue, state), depth in measured.depths.items()
         ]
@@ -209,7 +209,7 @@ def worker_samples(worker: Worker) -> Samples:
 
 
 def outcome_samples(figures: WorkerMetrics) -> Samples:
-    """How attempts ended, and what was taken back from whom."""
+    """Ends of attempts, and reclaimed jobs, by reason."""
     ended, succeeded = dict(figures.ended), figures.counts[State.SUCCEEDED]
     for outcome in Outcome:
         number = succeeded if outcome is Outcome.SUCCEEDED else 0
@@ -229,7 +229,7 @@ def outcome_samples(figures: WorkerMetrics) -> Samples:
 
 
 def _heartbeat_samples(worker: Worker) -> Samples:
-    loops = worker.leases.loops  # none, until the database has been reached
+    loops = worker.leases.loops  # none before the database has been reached
     for loop in loops:
         yield Sample("outlast_loop_passes_total", loop.passes, (loop.name,))
         yield Sample("outlast_loop_failures_total", loop.failures, (loop.name,))

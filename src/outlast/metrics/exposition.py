@@ -26,7 +26,7 @@ Values = dict[tuple[str, ...], float | DurationBuckets]
 
 
 def check_exporter() -> None:
-    """Check for the package at start-up: metrics that are silently missing are missed when they are
+    """Check for the package at start-up: missing metrics would be noticed only when they are
     needed."""
     if find_spec("prometheus_client") is None:
         reason = "metrics need the package prometheus-client: pip install 'outlast[serve]'"

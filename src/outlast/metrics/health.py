@@ -26,7 +26,7 @@ PROCESS_PAUSE_S = 5.0  # seconds between two pulses that show a pause of the who
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Healthy, unless there are reasons against it."""
+    """The health of a process: ok, or the reasons why not."""
 
     reasons: tuple[str, ...] = ()
 

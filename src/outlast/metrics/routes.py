@@ -22,7 +22,7 @@ class MetricsRoutes:
     def __init__(
         self, target: Target, store: Store | None, slow_store: Store | None = None
     ) -> None:
-        """`measuring` is for what may take long. Without a store, nothing is said of tables."""
+        """`slow_store` is for slow reads. Without a store, there are no table metrics."""
         self._target = target
         self._snapshot = TableSnapshot(slow_store or store) if store else None
         self._database = DatabaseProbe(store) if store else None

@@ -29,7 +29,7 @@ class MeasuredTables(Snapshot):
 
 
 class TableSnapshot:
-    """For one event loop."""
+    """The cache of table metrics, for one event loop."""
 
     def __init__(self, store: Store, fresh: float = FRESH_FOR_S) -> None:
         self._store = store

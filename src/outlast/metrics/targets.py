@@ -55,8 +55,8 @@ class WorkerTarget(Target):
         return worker_ready(self._worker)
 
     def pulse(self) -> None:
-        """Beat for a worker before its heartbeat thread runs, which starts only with the
-        database."""
+        """Record a heartbeat for a worker whose heartbeat thread has not started: it starts once
+        the database is reached."""
         now = time.monotonic()
         if now - self._pulse_at > PROCESS_PAUSE_S:
             # The whole process was paused, not only its loop.

@@ -1,4 +1,4 @@
-"""Assertions about the jobs in a store: one was enqueued, or none was."""
+"""Assertions about the jobs in a store: whether one was enqueued, or none."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ DELAY_TOLERANCE_S = 1.0
 
 
 def assert_enqueued(task: BoundTask[..., Any], *args: Any, **kwargs: Any) -> Job:
-    """Assert that a job of this task was enqueued, in whatever state it is now, and return the
-    newest one. Only the given arguments are compared, and the given options:
+    """Assert that a job of this task was enqueued, in any state, and return the newest one. Only
+    the given arguments and options are compared:
     `assert_enqueued(send.using(queue="slow", delay=60), to="ann@example.org")`."""
     expected = _Expected(task, args, kwargs)
     jobs = _jobs_of(task)
@@ -49,7 +49,7 @@ class _Expected:
     ) -> None:
         if not isinstance(task, BoundTask):
             raise InvalidOption(
-                option="task", reason=f"must be a task, as @ol.task makes it, not {task!r:.80}"
+                option="task", reason=f"must be a task, made with @ol.task, not {task!r:.80}"
             )
         definition, options = task._definition, task._options
         arguments = definition.arguments
@@ -131,7 +131,7 @@ def _databases(task: BoundTask[..., Any]) -> Collection[Outlast]:
 
 
 def _not_found(task: BoundTask[..., Any], expected: _Expected, jobs: list[Job]) -> str:
-    """Name the nearest jobs, and what differs in each."""
+    """The nearest jobs, and the differences of each."""
     if jobs:
         ranked = sorted(jobs, key=lambda job: len(list(expected.differences(job))))
         lines = [

@@ -1,4 +1,4 @@
-"""The clock of a test's store: it is moved forward, and the machine's clock stays."""
+"""The clock of a test's store: it moves forward, the machine's clock does not."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def to_seconds(option: str, span: Span) -> float:
 
 
 def to_moment(option: str, value: Span | datetime, clock: float) -> float:
-    """A moment or a duration from now, in seconds since 1970."""
+    """A time, or a duration from now, in seconds since 1970."""
     if isinstance(value, datetime):
         moment = to_epoch(option, value)
         assert moment is not None

@@ -1,9 +1,9 @@
 """Drain: run jobs in this process, on the real store, until nothing is due.
 
-    start ─▶ run what is due ─▶ renew, expire, fire schedules ─▶ more due? ──┐
+    start ─▶ run due jobs ──▶ renew, expire, fire schedules ─▶ more due? ────┐
               ▲                                                   │ no       │ yes
               │◀──────────────────────────────────────────────────┼──────────┘
-              └── move the clock to the next moment ◀── `until` ──┘ ─▶ summary
+              └── move the clock to the next due time ◀─ `until` ─┘ ─▶ summary
 
 The parts are those of a worker, without its heartbeat thread. One job runs at a time, in the order
 of the queue, so that a test gives the same result each time. Nothing sleeps: the clock of the store
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 Until = Span | datetime | Literal["finished"]
 
-MAX_IDLE_TRAVEL_S = 31 * 86400.0  # that a rate limit or a breaker may hold jobs back, in vain
-CLOCK_MARGIN_S = 0.001  # beyond the moment that is travelled to
+MAX_IDLE_TRAVEL_S = 31 * 86400.0  # maximum time without progress behind a rate limit or a breaker
+CLOCK_MARGIN_S = 0.001  # beyond the time that the clock moves to
 SETTINGS = WorkerSettings(
     concurrency=1, lease=86400.0, renew_every=0.05, grace=0.0, poll_min=0.001, poll_max=0.01,
     sources=False,
@@ -47,7 +47,7 @@ SETTINGS = WorkerSettings(
 
 
 class NotIdle(AssertionError):
-    """A drain found no end: jobs that go on for ever, or that wait for something outside."""
+    """A drain found no end: jobs enqueue others without end, or wait for something outside."""
 
 
 def drain(
@@ -62,7 +62,7 @@ def drain(
     """Run every job that is due, and those that they enqueue, until nothing is due.
 
     With `until` time passes, too: retries, delayed jobs and schedules run in their order, each at
-    its moment, up to a duration from now ("1h") or a moment; the store's clock is there afterwards.
+    its time, up to a duration from now ("1h") or a time, where the store's clock stays afterwards.
     `until="finished"` goes as far as unfinished jobs need, and no further for schedules.
 
     With `raises`, an attempt that failed raises `JobsFailed`, with the traceback. More than `limit`
@@ -74,7 +74,7 @@ def drain(
         pass
     else:
         raise InvalidOption(
-            option="drain", reason="would block the event loop that runs: use await adrain(…)"
+            option="drain", reason="would block the running event loop: use await adrain(…)"
         )
 
     return asyncio.run(
@@ -91,7 +91,7 @@ async def adrain(
     limit: int = 10_000,
     timeout: float = 60.0,
 ) -> Drained:
-    """The same in an event loop that runs."""
+    """The same in a running event loop."""
     chosen = None if queues is None else check_names("queue", queues)
     running = Drain(ol, chosen, limit)
     try:
@@ -111,19 +111,19 @@ async def adrain(
 
 @dataclass(slots=True)
 class _Travel:
-    """How far the clock may go; None: to whatever unfinished jobs need."""
+    """How far the clock may move; None: as far as unfinished jobs need."""
 
     until: float | None
-    vain: float = 0.0  # seconds travelled for a rate or a breaker since a job last ran
+    stalled_s: float = 0.0  # seconds moved for a rate or a breaker since a job last ran
 
     def target(self, moments: NextMoments, refill: float | None) -> float | None:
-        """The next moment at which there may be something to do."""
+        """The next time at which there may be something to do."""
         schedule = None if self.until is None else moments.schedule
         due = [moments.job, moments.expiry, moments.wait, schedule]
-        if self.vain < MAX_IDLE_TRAVEL_S:
+        if self.stalled_s < MAX_IDLE_TRAVEL_S:
             due.append(moments.probe)
             if refill is not None:
-                due.append(moments.clock + max(refill, self.vain))
+                due.append(moments.clock + max(refill, self.stalled_s))
         ahead = [moment for moment in due if moment is not None and moment > moments.clock]
         return min(ahead, default=None)
 
@@ -183,7 +183,7 @@ class Drain:
         return True
 
     async def _travel(self, travel: _Travel) -> bool:
-        """Move the clock to the next moment; False: nothing is due before the end."""
+        """Move the clock to the next due time; False: nothing is due before the end."""
         moments, refill = await self._moments(), self._source.poller.idle_signs.refill
         end = math.inf if travel.until is None else travel.until
         target = travel.target(moments, refill)
@@ -193,7 +193,7 @@ class Drain:
             return False
         step = target - moments.clock
         claimed = self.outcomes.counts["claimed"]
-        travel.vain = 0.0 if claimed > self._claimed["all"] else travel.vain + step
+        travel.stalled_s = 0.0 if claimed > self._claimed["all"] else travel.stalled_s + step
         self._claimed["all"] = claimed
         self._clock.advance(step + CLOCK_MARGIN_S)
         return True
@@ -202,13 +202,13 @@ class Drain:
         return await self._ol.store.arun(next_moments, self._ol.registry.names())
 
     def status(self) -> str:
-        """The tasks that run, and the number of attempts so far."""
+        """The running tasks, and the number of attempts so far."""
         tasks = Counter(held.claim.task for held in self._shared.in_flight.running())
         running = ", ".join(f"{task} × {n}" for task, n in tasks.most_common(5)) or "nothing"
         return f"{self.outcomes.counts['claimed']} attempts so far, running: {running}"
 
     async def aclose(self) -> None:
-        """Release what still runs, and leave."""
+        """Release jobs that still run, and deregister."""
         self._shared.state.stop()
         worker = self._worker
         try:

@@ -1,4 +1,5 @@
-"""A worker without a heartbeat thread: a drain renews and does maintenance between its steps."""
+"""Inline leases: a drain renews and does maintenance between its steps, without a heartbeat
+thread."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class InlineLeases:
-    """Leases are long, and a drain moves the clock only while nothing runs: none of them ends.
-    Renewals are for the sake of cancel requests."""
+    """Leases are long, and a drain moves the clock only while nothing runs: none of them expires.
+    Renewals serve to receive cancel requests."""
 
     store: Store
     shared: WorkerShared
@@ -38,7 +39,7 @@ class InlineLeases:
     watchdog_at: float = 0.0
 
     async def heartbeat(self) -> None:
-        """One renewal, which learns of cancel requests, and one pass of maintenance: cancelled
+        """One renewal, which receives cancel requests, and one pass of maintenance: cancelled
         flows, late prerequisites, waits that are over, expiry and schedules."""
         if fences := self.shared.in_flight.fences():
             state = self.shared.state
@@ -97,7 +98,7 @@ def inline_leases(
 
 
 def _ignore() -> None:
-    """A drain looks for itself after each pass."""
+    """A drain checks by itself after each pass."""
 
 
 def _ignore_queues(queues: set[str]) -> None:

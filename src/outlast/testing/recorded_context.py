@@ -50,7 +50,7 @@ class RecordedContext(Context):
 
     @property
     def enqueued(self) -> list[EnqueuedCall]:
-        """The jobs that `ctx.enqueue` was given."""
+        """The jobs that were passed to `ctx.enqueue`."""
         return [EnqueuedCall(job.task, read_args(job.args), job.queue) for job in self.jobs]
 
     @property
@@ -92,8 +92,9 @@ def context(
 ) -> RecordedContext:
     """A context for `handler(…, ctx=context())`.
 
-    `args` are what `ctx.job.args` shows, `steps` the results that earlier attempts kept, `results`
-    those of the prerequisites. Other facts of the job: id, task, queue, tenant, priority, key,
+    `args` are the value of `ctx.job.args`, `steps` the results that earlier attempts stored,
+    `results` those of the prerequisites. Other facts of the job: id, task, queue, tenant, priority,
+    key,
     lane, timeout, max_attempts, failures, crashes, flow.
     """
     now = time.time()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class FreshStores:
-    """Moves apps to stores of their own. Tables of SQLite files are made once and copied."""
+    """Moves apps to stores of their own. Tables of SQLite files are created once and copied."""
 
     def __init__(self, folder: Path, url: str | None = None) -> None:
         self._folder = folder
@@ -33,7 +33,8 @@ class FreshStores:
 
     @contextmanager
     def lend(self, app: Outlast) -> Iterator[Outlast]:
-        """The app on an empty store; afterwards it is where it was, and the store is gone."""
+        """The app on an empty store; afterwards it has its old store again, and the new one is
+        deleted."""
         here = app.store.address
         try:
             with self._schema(app) if self._url else self._file(app):

@@ -1,4 +1,5 @@
-"""What a drain did: how many attempts ended how, and every failure with its traceback."""
+"""The summary of a drain: the number of attempts by outcome, and every failure with its
+traceback."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class Drained:
     succeeded: int
     dead: int
     cancelled: int
-    retried: int  # attempts that failed and are tried again
+    retried: int  # failed attempts whose jobs are retried
     failures: tuple[Failure, ...]  # in the order in which they happened
     left: Mapping[str, int]  # unfinished jobs by state, for instance those scheduled for later
 

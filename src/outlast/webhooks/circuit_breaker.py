@@ -1,10 +1,11 @@
-"""Breaker per destination: a silent receiver must not block all slots of a worker, a timeout each.
+"""Breaker per destination: a silent receiver must not hold all slots of a worker for a timeout
+each.
 
-    silent ── for one timeout ──▶ one delivery at a time tries it; the others fail at once, as they
-                                  would after waiting, and come back by their policy
-    it answers, whatever it says ─▶ all may go out again
+    silent ── for one timeout ──▶ one delivery at a time probes it; the others fail at once, as they
+                                  would after waiting, and are retried by their policy
+    it responds, with any status ─▶ all deliveries may be sent again
 
-Each process learns it for itself, and what it knows is never older than one timeout.
+Each process learns it for itself, and its knowledge is never older than one timeout.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ class CircuitOpen(Exception):
 class DestinationBreaker:
     def __init__(self) -> None:
         self._in_flight = 0
-        self._open_until = 0.0  # when what is known is too old
+        self._open_until = 0.0  # when its knowledge expires
 
     @contextmanager
     def guard(self, timeout: float) -> Iterator[None]:
-        """Around one POST: raises `CircuitOpen` if it should not be made, and learns from its
-        end."""
+        """Guard one POST: raises `CircuitOpen` if it must not be sent, and learns from its
+        outcome."""
         if self._in_flight and time.monotonic() < self._open_until:
             raise CircuitOpen
         self._in_flight += 1

@@ -1,11 +1,11 @@
-"""One POST, with an end: whatever the other side does, it is over when its time is.
+"""Deliver one message: a single POST with a deadline, whatever the receiver does.
 
-    2xx                          taken, as soon as its head has come
-    408, 429, 5xx, no answer     tried again, by the policy; not before a Retry-After
-    any other                    never tried again: 3xx too, since a redirect is not followed
+    2xx                          accepted, as soon as its head has arrived
+    408, 429, 5xx, no response   retried, by the policy; not before a Retry-After
+    any other                    never retried; 3xx, too, since redirects are not followed
 
-Each has a connection of its own: one that was kept open may have been closed by the other side,
-and then a delivery fails that nothing is wrong with. What takes long, the certificates, is shared.
+Each delivery opens its own connection: the receiver may have closed one that was kept open, and the
+delivery would fail for no reason. The certificates, which take long to load, are shared.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import httpx
 
 MAX_RETRY_AFTER_S = 3600.0  # seconds that a receiver may ask for
-MAX_RESPONSE_READ = 2_000  # bytes of an answer that was no yes
-MAX_RESPONSE_SHOWN = 500  # characters of it
+MAX_RESPONSE_READ = 2_000  # bytes of a response without success
+MAX_RESPONSE_SHOWN = 500  # characters of it in the error
 
 
 class DeliveryFailed(RetryLater):
@@ -85,10 +85,10 @@ class Destination:
                     if not answer_head.accepted:
                         await _read(response, content)
         except CircuitOpen:
-            raise self._failed("did not answer a moment ago, and is being asked") from None
+            raise self._failed("did not respond a moment ago, and is being probed") from None
         except TimeoutError:
             if answer_head is None:
-                raise self._failed(f"did not answer within {self.timeout:g} s") from None
+                raise self._failed(f"did not respond within {self.timeout:g} s") from None
         except (httpx.HTTPError, httpx.StreamError) as error:
             if answer_head is None:
                 reason = f"cannot be reached: {type(error).__name__} {error}".strip()
@@ -130,8 +130,8 @@ def _retry_delay(retry_after: str) -> float:
 
 
 def _client_options() -> dict[str, object]:
-    """No redirects, which may lead anywhere; one deadline for the whole call, kept by the
-    caller."""
+    """Client options: no redirects, which may lead anywhere; one deadline for the whole call, kept
+    by the caller."""
     return {"verify": _certificates(), "timeout": None, "follow_redirects": False}
 
 

@@ -1,7 +1,7 @@
 """The body of a webhook: type, timestamp and data.
 
 It contains neither a job's arguments nor the traceback of its error. A result that is too long is
-replaced by its size and the place where it can be read.
+replaced by its size and the path where it can be read.
 """
 
 from __future__ import annotations

@@ -49,11 +49,11 @@ def new_secret() -> str:
 
 def keys_of(secret: Secrets) -> tuple[bytes, ...]:
     """The keys of one secret or of several. Errors never quote a secret."""
-    if not isinstance(secret, Iterable):  # None, of an environment variable that is not set
+    if not isinstance(secret, Iterable):  # None, from an environment variable that is not set
         raise _invalid_secret(f"must be text or a list of texts, not {type(secret).__name__}")
     keys = tuple(map(_key, [secret] if isinstance(secret, str) else secret))
     if not keys:
-        raise _invalid_secret("must be there: a message that nobody can check is worth nothing")
+        raise _invalid_secret("must be given: without one, no receiver can verify a message")
     return keys
 
 
@@ -66,10 +66,10 @@ def signature_headers(
 
 
 def verify(headers: Headers, body: bytes, secrets: Secrets, tolerance: float = 300.0) -> Received:
-    """What was received, if one who knows a secret sent it within the last `tolerance` seconds;
-    else WebhookRefused. `body` is what came over the wire, byte by byte.
+    """Verify a message: returns it if a holder of a secret sent it within the last `tolerance`
+    seconds, else raises WebhookRefused. `body` is the body on the wire, byte by byte.
 
-    Within that time a message may come again, by a retry or a replay: by its id it is known.
+    Within that time a message may be repeated, by a retry or a replay: deduplicate by its id.
     """
     values = {name.lower(): value for name, value in headers.items()}
     missing = [name for name in (ID, TIMESTAMP, SIGNATURE) if not values.get(name)]
@@ -79,11 +79,11 @@ def verify(headers: Headers, body: bytes, secrets: Secrets, tolerance: float = 3
     expected = [_signature(key, values[ID], values[TIMESTAMP], body) for key in keys_of(secrets)]
     received = [_decode_signature(item) for item in values[SIGNATURE].split(" ")]
     if not any(hmac.compare_digest(one, other) for one in expected for other in received):
-        raise WebhookRefused(reason="none of its signatures fits: another secret, or other bytes")
+        raise WebhookRefused(reason="no signature matches: another secret, or other bytes")
     try:
         return Received(values[ID], datetime.fromtimestamp(sent, UTC), json.loads(body))
     except (ValueError, RecursionError):
-        raise WebhookRefused(reason="its body is no JSON") from None
+        raise WebhookRefused(reason="its body is not JSON") from None
 
 
 def _signature(key: bytes, id: str, timestamp: str, body: bytes) -> bytes:
@@ -97,9 +97,9 @@ def _decode_signature(item: str) -> bytes:
 
 
 def checked_timestamp(name: str, timestamp: str, tolerance: float) -> int:
-    """The moment of a signature, in seconds since 1970, if it is recent. `name`: what it is in."""
+    """The time of a signature, in seconds since 1970, if it is recent. `name`: its header."""
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):
-        raise WebhookRefused(reason=f"{name} is no number of seconds since 1970")
+        raise WebhookRefused(reason=f"{name} is not a number of seconds since 1970")
     age = time.time() - int(timestamp)
     if age > tolerance:
         raise WebhookRefused(reason=f"it is {age:.0f} s old, and may be {tolerance:g}: a replay?")
@@ -110,7 +110,7 @@ def checked_timestamp(name: str, timestamp: str, tolerance: float) -> int:
 
 def _key(secret: str) -> bytes:
     if not isinstance(secret, str) or not secret.startswith(PREFIX):
-        raise _invalid_secret(f"must be text that begins with {PREFIX}, as new_secret() makes it")
+        raise _invalid_secret(f"must be text that begins with {PREFIX}, as from new_secret()")
     try:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except (binascii.Error, ValueError):

@@ -34,12 +34,12 @@ __all__ = ["FINAL_STATES", "Endpoint", "Received", "Webhook", "new_secret", "ver
 FINAL_STATES = ("succeeded", "dead", "cancelled")
 QUEUE = "webhooks"
 DEFAULT_RETRY = Retry(max_attempts=30, base=5.0, cap=3600.0)
-DEADLINE_MARGIN_S = 5.0  # seconds after its own deadline at which a delivery is ended from outside
+DEADLINE_MARGIN_S = 5.0  # seconds after a delivery's own deadline at which its job times out
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A receiver and its secret. These exist only in the program: in no row, log or error."""
+    """A receiver and its secret. These exist only in the program, never in a row, log or error."""
 
     destination: Destination
     keys: tuple[bytes, ...] = field(repr=False)
@@ -49,12 +49,12 @@ class Endpoint:
         limit = seconds("timeout", timeout, above=0.0)
         if limit is None:
             raise InvalidOption(
-                option="timeout", reason="must be given: no receiver may take for ever"
+                option="timeout", reason="must be given: no delivery may run for ever"
             )
         return cls(Destination(check_name("name", name), _checked_url(url), limit), keys_of(secret))
 
     async def deliver(self, type: str, ctx: Context, data: object = None) -> dict[str, int]:
-        """One attempt to deliver one message: about the job before it, or with `data`."""
+        """Make one attempt to deliver a message: about the job before it, or with `data`."""
         delivery, about = ctx.job, None
         if type.startswith(payload.JOB_TYPE_PREFIX):
             about = await _finished_job(ctx)
@@ -72,8 +72,8 @@ class Endpoint:
 
 
 class Webhook(BoundTask[..., dict[str, int]]):
-    """What `ol.webhook(…)` makes: for the `tell` of tasks and jobs, their `on_success`, `on_dead`
-    and `on_cancel`, and to enqueue messages of one's own."""
+    """A webhook, made with `ol.webhook(…)`: for the `tell` of tasks and jobs, for their
+    `on_success`, `on_dead` and `on_cancel`, and to enqueue messages of your own."""
 
     def __init__(
         self, app: Outlast, definition: TaskDefinition, endpoint: Endpoint, events: tuple[str, ...]
@@ -83,7 +83,7 @@ class Webhook(BoundTask[..., dict[str, int]]):
         self.endpoint = endpoint
         self.events = events
         self.queue = definition.options.queue or QUEUE
-        self.tenant = definition.options.tenant  # None: of whichever tenant the job is
+        self.tenant = definition.options.tenant  # None: the job's tenant
 
     def using(self, *, conn: object = None, **options: Unpack[JobOptions]) -> Webhook:
         bound, copied = super().using(conn=conn, **options), copy(self)
@@ -94,7 +94,7 @@ class Webhook(BoundTask[..., dict[str, int]]):
         """A message to be enqueued together with other calls."""
         if type.startswith(payload.JOB_TYPE_PREFIX):
             raise InvalidOption(
-                option="type", reason="that begins with 'job.' is for jobs that end"
+                option="type", reason="that begins with 'job.' is reserved for ends of jobs"
             )
         return super().job(type, data=data)
 
@@ -113,7 +113,7 @@ class Webhook(BoundTask[..., dict[str, int]]):
 def define(
     app: Outlast, to: Endpoint, events: Sequence[str], options: dict[str, object]
 ) -> Webhook:
-    """The task that delivers, and its `Webhook`."""
+    """Define the delivering task, and its `Webhook`."""
     name, known = to.destination.name, app.webhooks.get(to.destination.name)
     if known is not None and known.endpoint.destination.url != to.destination.url:
         raise InvalidOption(option="name", reason=f"{name!r} is taken by another webhook")
@@ -126,7 +126,7 @@ def define(
         retry=task_options.retry or DEFAULT_RETRY,
         options=task_options,
         context_type=Context,
-        breaker=None,  # deliveries end after a day; a silent receiver is met one at a time
+        breaker=None,  # deliveries end after a day; a silent receiver is probed one at a time
         tenant_required=app.tenant_required,
     )
     webhook = Webhook(app, definition, to, _events(events))
@@ -137,7 +137,7 @@ def define(
 async def _finished_job(ctx: Context) -> Job:
     async for job in ctx.prerequisites():
         return job  # type: ignore[no-any-return]
-    raise Permanent("a message whose type begins with 'job.' is about the job that it comes after")
+    raise Permanent("a message whose type begins with 'job.' needs the job that it reports on")
 
 
 def _events(events: Sequence[str]) -> tuple[str, ...]:
