@@ -105,7 +105,7 @@ def test_another_secret_is_refused_and_two_overlap_while_they_are_changed() -> N
 
 
 def test_what_is_signed_and_no_json_is_refused() -> None:
-    with pytest.raises(WebhookRefused, match="no JSON"):
+    with pytest.raises(WebhookRefused, match="is not JSON"):
         verify(sent(body=b"\xff"), b"\xff", SECRET)
 
 

@@ -25,8 +25,8 @@ MUTANTS = [
         [
             Edit(
                 "store/sql/claim.sql",
-                "claimable_there\nstate = 'ready' AND",
-                "claimable_there\nstate IN ('ready', 'running') AND",
+                "claimable_in_each\nstate = 'ready' AND",
+                "claimable_in_each\nstate IN ('ready', 'running') AND",
             )
         ],
         paths=("many-queues",),
