@@ -102,7 +102,8 @@ if TYPE_CHECKING:
     from .ops.flow_report import FlowState
     from .store.blobs.store import BlobStore
     from .task import Task
-    from .worker.context import BatchContext, Context
+    from .worker.batch_context import BatchContext
+    from .worker.context import Context
     from .worker.worker import Worker
 
 _HOMES = {
@@ -131,7 +132,7 @@ _HOMES = {
     "FlowState": "ops.flow_report",
     "Call": "model.task",
     "Task": "task",
-    "BatchContext": "worker.context",
+    "BatchContext": "worker.batch_context",
     "Context": "worker.context",
     "Worker": "worker.worker",
 }  # everything else that is public is an error

@@ -38,7 +38,8 @@ from .task import Task
 if TYPE_CHECKING:
     from .client.client import Outlast
     from .client.databases import Databases
-    from .worker.context import BatchContext, Context
+    from .worker.batch_context import BatchContext
+    from .worker.context import Context
 
 DEFAULT_BREAKER = Breaker()
 TASK_OPTIONS = (
@@ -126,7 +127,8 @@ def _split(options: ScheduledTaskOptions) -> tuple[dict[str, Any], dict[str, Any
 
 
 def _context_type(batch: bool) -> type:
-    from .worker.context import BatchContext, Context
+    from .worker.batch_context import BatchContext
+    from .worker.context import Context
 
     return cast(type, BatchContext if batch else Context)
 

@@ -33,7 +33,7 @@ from ..model.task import Call, TaskDefinition
 from ..model.task_function import is_async
 from ..task import BoundTask
 from ..tracing import valid_traceparent
-from ..worker.context import BatchContext
+from ..worker.batch_context import BatchContext
 from .key_failures import KeyFailures
 from .protocols import Limits, Message, SendOutcome, Sink, SinkDown
 from .relay import Failures, Pace, relay

@@ -15,7 +15,8 @@ from ..model.breaker import Breaker
 from ..model.errors import BatchFailed, Permanent, RetryLater
 from ..model.retry import Retry
 from ..model.settings import StoreSettings
-from ..worker.context import BatchContext, Context
+from ..worker.batch_context import BatchContext
+from ..worker.context import Context
 from .flow_tasks import FlowTasks
 from .ledger import Ledger
 from .wait_tasks import WaitTasks

@@ -38,8 +38,9 @@ from ..model.retry import MAX_DELAY_S
 from ..model.safe_text import MESSAGE_LIMIT, error_record, storable_text, type_name
 from ..model.task import TaskDefinition
 from ..tracing import running, trace_of, tracer
+from .batch_context import BatchContext
 from .blob_io import store_retry_delay
-from .context import BatchContext, Context
+from .context import Context
 from .executor import Execution, undecodable_end
 from .in_flight import InFlight
 from .outage_judge import OutageJudge

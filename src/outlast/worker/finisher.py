@@ -23,18 +23,17 @@ from typing import Any, TypeVar
 
 from ..loops import Backoff
 from ..model.claim import Claim, ClaimKey
-from ..model.errors import ClaimLost, OutlastError, StoreError
 from ..model.humanize import pluralize
-from ..model.lifecycle import Outcome, State
 from ..model.outcome import AttemptEnd, Transition
-from ..model.safe_text import error_record, error_summary
+from ..model.safe_text import error_summary
 from ..model.stream import STREAM
 from ..ops.claim import ClaimRequest
-from ..ops.finish import Finished, finish, finish_with_keys
+from ..ops.finish import Finished, finish
 from ..store import Store
 from ..store.notify_limiter import NotifyLimiter
 from .in_flight import InFlight, InFlightJobs, log_fields
-from .row_errors import is_away, is_busy, is_row_error, is_unexpected
+from .row_errors import is_away, is_busy, is_row_error
+from .single_finisher import SingleFinisher, has_keys
 from .stream_writer import StreamWriter
 
 log = logging.getLogger("outlast.worker")
@@ -79,7 +78,7 @@ class Finisher:
         self._in_flight = in_flight
         self._apply = apply
         self._counts = counts
-        self._decide = decide
+        self._single = SingleFinisher(store, counts, decide, self._drop)
         self._finish_and_claim = finish_and_claim
         self._ended: list[InFlight] = []
         self._only_successes = True  # these are
@@ -242,7 +241,7 @@ class Finisher:
         for job in tuple(self._keyed):
             try:
                 if job.transition is not None and self._in_flight.holds(job):
-                    self._apply_finished(await self._finish_alone(job.transition))
+                    self._apply_finished(await self._single.finish(job.transition))
                 self._keyed.remove(job)
                 self._refused_since.pop(job.claim.claim_key, None)
                 self._keyed_backoff.succeeded()
@@ -291,7 +290,7 @@ class Finisher:
     async def _one_by_one(self, transitions: list[Transition], events: Events) -> Finished:
         while events:
             try:
-                await self._record(events[0])
+                await self._single.record(events[0])
             except BaseException:
                 self._events.extendleft(reversed(events))
                 raise
@@ -299,74 +298,17 @@ class Finisher:
         together = Finished()
         for transition in transitions:
             try:
-                together.add(await self._finish_alone(transition))
+                together.add(await self._single.finish(transition))
             except Exception as error:
                 if is_away(error):
                     raise
                 self._set_aside(transition.claim, error)
         return together
 
-    async def _record(self, event: dict[str, Any]) -> None:
-        try:
-            await self._retry_once(self._record_one, event)
-        except Exception as error:
-            if is_away(error) or is_busy(error):
-                raise
-            self._drop(event, error)
-
-    async def _record_one(self, event: dict[str, Any]) -> None:
-        await self._store.arun(finish, [], [event])
-
     def _drop(self, event: dict[str, Any], error: Exception) -> None:
         self._counts["events_dropped"] += 1
         log.warning("job %s: an event cannot be stored: %s", event["job"], error)
         self.on_drop(event, error)
-
-    async def _finish_alone(self, transition: Transition) -> Finished:
-        """An outcome that cannot be stored becomes a failure that says so; if that cannot be stored
-        either, one in plain words."""
-        refusal: Exception | None = None
-        for replacement in (None, self._as_failure, plain_failure):
-            if replacement is not None and refusal is not None:
-                transition = replacement(transition.claim, refusal)
-            try:
-                return await self._retry_once(self._finish_one, transition)
-            except ClaimLost:
-                return Finished(lost=[transition])
-            except Exception as error:
-                if is_away(error) or is_busy(error):
-                    raise
-                refusal = refusal or error
-        assert refusal is not None
-        if not is_row_error(refusal):
-            raise refusal  # nothing at all can be stored: perhaps later
-        # Not even the failure: its lease runs out, and whoever sweeps tells of it.
-        log.error("job %s cannot be finished: %s", transition.claim.id, refusal,
-                  extra=log_fields(transition.claim))  # fmt: skip
-        return Finished(lost=[transition])
-
-    async def _finish_one(self, transition: Transition) -> Finished:
-        if has_keys(transition):
-            return await self._store.arun(finish_with_keys, transition)
-        return await self._store.arun(finish, [transition])
-
-    async def _retry_once(self, store: Callable[[T], Awaitable[R]], what: T) -> R:
-        """Once more after an error that nobody foresaw: it may have been about something else."""
-        try:
-            return await store(what)
-        except Exception as error:
-            if not is_unexpected(error):
-                raise
-        return await store(what)
-
-    def _as_failure(self, claim: Claim, error: Exception) -> Transition:
-        self._counts["unstorable"] += 1
-        log.error("job %s: its outcome cannot be stored: %s", claim.id, error_summary(error),
-                  extra=log_fields(claim))  # fmt: skip
-        # What the database or its driver has against a value, it has against it next time, too.
-        ours = isinstance(error, OutlastError) and not isinstance(error, StoreError)
-        outcome = Outcome.FAILED if ours else Outcome.PERMANENT
-        return self._decide(claim, AttemptEnd(outcome, error=error_record(error)))
 
     def _set_aside(self, claim: Claim, error: Exception) -> None:
         """Retry this outcome alone, later, without delaying others."""
@@ -401,17 +343,3 @@ class Finisher:
         if self._refused_since:
             for transition in (*(done for done, _ in finished.accepted), *finished.lost):
                 self._refused_since.pop(transition.claim.claim_key, None)
-
-
-def plain_failure(claim: Claim, error: Exception) -> Transition:
-    """A failure that any database can store: dead, and in ASCII."""
-    text = ascii(error_summary(error))[1:-1][:500]
-    reason = {"type": "Unstorable", "message": f"its outcome cannot be stored: {text}"}
-    return Transition(claim, Outcome.PERMANENT, State.DEAD, error=reason, failures=1)
-
-
-def has_keys(transition: Transition) -> bool:
-    return any(
-        job.key is not None or any(flow.key is not None for flow in job.new_flows)
-        for job in transition.jobs
-    )

@@ -20,7 +20,8 @@ from ...model.outcome import AttemptEnd
 from ...ops.claim import ClaimRequest, claim, poll, promote
 from ...ops.finish import finish
 from ...ops.lanes import LaneTurn
-from ...worker.context import BatchContext, Context
+from ...worker.batch_context import BatchContext
+from ...worker.context import Context
 from ...worker.executor import Execution
 from ...worker.outcome_policy import OutcomePolicy
 
