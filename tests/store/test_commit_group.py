@@ -48,10 +48,10 @@ def enqueuing(store: SqliteStore, jobs: list[NewJob]) -> list[Callable[[], Any]]
 def test_threads_that_wait_share_a_commit(app: Outlast, store: SqliteStore) -> None:
     """R180: and each has the answer for its own job."""
     jobs = [new(args=f'{{"n": {n}}}') for n in range(THREADS)]
-    before = store._commits
+    before = store._checkpointer.commits
     with gathered(store, *enqueuing(store, jobs)) as futures:
         made = [one.result() for one in futures]
-    assert store._commits == before + 1
+    assert store._checkpointer.commits == before + 1
     assert [job.id for job in made] == [job.id for job in jobs]
     assert [app.job(job.id) for job in jobs] == made
 

@@ -22,8 +22,8 @@ from outlast.ops.finish_and_claim import finish_and_claim
 from outlast.ops.lanes import LaneClaim, LaneTurn, TurnClaims
 from outlast.ops.operation import Op, Rows, Statement
 from outlast.store import Store
+from outlast.store.postgres.connection_parameters import HOT_PATH_OPTIONS
 from outlast.store.postgres.paramstyle import psycopg_text
-from outlast.store.postgres.store import HOT_PATH_OPTIONS
 from outlast.store.sqlite.store import SqliteStore
 from outlast.worker.lane_turns import LaneTurns
 from tests.store.jobs import end, ending, new, table, take

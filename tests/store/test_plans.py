@@ -27,8 +27,8 @@ from outlast.ops.operation import Statement
 from outlast.ops.report import Filter, jobs
 from outlast.ops.search import JobQuery
 from outlast.store import Store, open_store
+from outlast.store.postgres.connection_parameters import HOT_PATH_OPTIONS
 from outlast.store.postgres.paramstyle import psycopg_text
-from outlast.store.postgres.store import HOT_PATH_OPTIONS
 from tests.store.flowing import call, calls, lay
 from tests.store.jobs import ending, new, put, table, take
 from tests.support import Database

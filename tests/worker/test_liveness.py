@@ -15,7 +15,7 @@ from outlast import Outlast
 from outlast.model.errors import StoreUnavailable
 from outlast.ops.operation import Statement, Step
 from outlast.ops.reclaim import signs_of_loss
-from outlast.store.postgres.store import KEEPALIVES
+from outlast.store.postgres.connection_parameters import KEEPALIVES
 from outlast.store.sqlite import liveness
 from outlast.worker import registration
 from tests.support import Database, aeventually

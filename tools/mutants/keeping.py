@@ -100,7 +100,13 @@ MUTANTS = [
     Mutant(
         "migration-apart",
         "a migration commits statement by statement",
-        [Edit("store/sqlite/store.py", "with transaction(self.writer):", "if True:")],
+        [
+            Edit(
+                "store/sqlite/migration.py",
+                "with transaction(connection):  # all",
+                "if True:  # all",
+            )
+        ],
         paths=("migrate",),
         points=12,
         store=SQLITE,
@@ -111,7 +117,7 @@ MUTANTS = [
         [
             Edit("store/postgres/store.py", "with link.transaction():", "if True:"),
             # What travels together is one transaction all the same.
-            Edit("store/postgres/store.py", "with link.pipeline():", "if True:"),
+            Edit("store/postgres/migration.py", "with link.pipeline():", "if True:"),
         ],
         paths=("migrate",),
         points=12,

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import conninfo
 
 from ...model.errors import NoDatabase, StoreUnavailable, Unsupported
 from ...model.settings import StoreSettings
@@ -27,7 +26,9 @@ from ..dialects import POSTGRES
 from ..runner import adrive, drive
 from ..statements import Query
 from .connection import AsyncDeadlineConnection, DeadlineConnection
+from .connection_parameters import connection_parameters, keepalive_settings, time_limits
 from .errors import first_line, translate_errors
+from .migration import apply_migration, read_version
 from .online_migration import OnlineMigration, hold_migration_lock, patiently
 from .paramstyle import psycopg_text
 from .partitions import Partitions
@@ -35,12 +36,6 @@ from .pool import Pool, Pools
 from .session import AsyncPostgresSession, PostgresSession, Sent
 
 T = TypeVar("T")
-
-KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}  # seconds
-
-# Whatever the server's default: who locks a row, and then counts, must see what came before.
-ISOLATION = r"-c default_transaction_isolation=read\ committed"
-
 
 PREPARED_INSERTS = frozenset(
     "insert_job insert_job_and_notify insert_jobs insert_edges insert_flows notify_workers".split()
@@ -51,20 +46,6 @@ PREPARED_ON_HOT_PATH = frozenset(  # one is made to fit
     " claim_ordered_lanes claim_longest_due claim_lanes_longest_due lock_even_lanes"
     " claim_even_lanes kept_waits first_signal take_signal_of_claim".split()
 )
-NEVER_PREPARE = 2**31  # psycopg would prepare whatever was said so often
-
-# What a worker claims with is planned once: along the indexes, whatever the tables held and the
-# statistics said at that moment. Other statements would find no good plan so, or keep a bad one: a
-# finish that was planned when the table was empty reads all of it.
-HOT_PATH_OPTIONS = "-c plan_cache_mode=force_generic_plan " + " ".join(
-    f"-c enable_{way}=off" for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort")
-)
-
-# Ours run for milliseconds. Where statistics are missing, some are expected to cost so much that
-# the server would compile them first, which takes seconds on a busy machine.
-UNCOMPILED = "-c jit=off"
-
-OVERRIDDEN_OPTIONS = frozenset({"options", "client_encoding"})  # whatever the URL says
 
 
 class PostgresStore(Store):
@@ -134,42 +115,13 @@ class PostgresStore(Store):
         """What a transaction says first, where the session could not."""
         if not self.pooled:
             return []
-        terms = {"transaction_isolation": "'read committed'", **self._limits()}
+        terms = {"transaction_isolation": "'read committed'", **time_limits(self.settings)}
         return [f"SET LOCAL {name} = {value}" for name, value in terms.items()]
 
-    def _limits(self) -> dict[str, int]:
-        """Milliseconds, by PostgreSQL's names."""
-        return {
-            "statement_timeout": round(self.settings.statement_timeout * 1000),
-            "lock_timeout": round(self.settings.lock_timeout * 1000),
-            "idle_in_transaction_session_timeout": round(self.settings.idle_timeout * 1000),
-        }
-
     def _parameters(self) -> dict[str, Any]:
-        url = conninfo.conninfo_to_dict(self.address.url)
-        given: dict[str, object] = {
-            "connect_timeout": self._connect_timeout_s(str(url.get("host") or "")),
-            "application_name": "outlast",
-            "client_encoding": "UTF8",
-            **KEEPALIVES,
-            "tcp_user_timeout": round(self.settings.deadline * 1000),
-        }
-        if not self.pooled:
-            limits = " ".join(f"-c {name}={value}" for name, value in self._limits().items())
-            steady = HOT_PATH_OPTIONS if self._hot_path else ""
-            ours = f"{limits} {ISOLATION} {UNCOMPILED} {steady}"
-            given["options"] = f"{url.get('options') or ''} {ours}".strip()
-        return {
-            **{k: v for k, v in given.items() if k not in url or k in OVERRIDDEN_OPTIONS},
-            "autocommit": True,
-            "prepare_threshold": None if self.pooled else NEVER_PREPARE,
-        }
-
-    def _connect_timeout_s(self, hosts: str) -> int:
-        """Whole seconds for each host: those that do not answer must not use up the deadline
-        together. The driver takes no less than two."""
-        shared = int(self.settings.deadline / len(hosts.split(",")))
-        return max(2, min(round(self.settings.connect_timeout), shared))
+        return connection_parameters(
+            self.address.url, self.settings, pooled=self.pooled, hot_path=self._hot_path
+        )
 
     def _connect(self) -> DeadlineConnection:
         try:
@@ -195,7 +147,7 @@ class PostgresStore(Store):
         with translate_errors(), self._pool.acquire() as link:
             self._check_encoding(link)
             self._find_pooler(link)
-            found = self._version(link)
+            found = read_version(link, self.address.schema)
         if not found.version and not create:
             raise NoDatabase(place=f"{self.address} (schema {self.address.schema})")
         if not found.version:
@@ -224,16 +176,6 @@ class PostgresStore(Store):
         (pid, _), *_ = link.execute(query).fetchall()
         self.pooled = self.pooled or pid != link.info.backend_pid
 
-    def _version(self, link: DeadlineConnection) -> schema.SchemaVersion:
-        name = f'"{self.address.schema}".migration'
-        # Read from the catalogue's own tables: to_regclass answers from a cache, which is not
-        # refreshed by waiting for the lock under which somebody else creates the table.
-        query = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'migration'"
-        if link.execute(query, (self.address.schema,)).fetchone() is None:
-            return schema.SchemaVersion()
-        query = f"SELECT version, compatible_from FROM {name}"  # noqa: S608 - checked name
-        return schema.SchemaVersion.of(link.execute(query).fetchall())
-
     def migrate(self) -> list[int]:
         done: set[int] = set()  # also by a try whose answer got lost
         self.retrying(lambda: self._migrate(done))
@@ -250,7 +192,7 @@ class PostgresStore(Store):
     def pending_migrations(self) -> tuple[schema.Migration, ...]:
         known = schema.migrations(POSTGRES, self.address.schema)
         with translate_errors(), self._pool.acquire() as link:
-            return schema.pending(known, self._version(link))
+            return schema.pending(known, read_version(link, self.address.schema))
 
     def _migrate_on(self, link: DeadlineConnection, done: set[int]) -> tuple[schema.Migration, ...]:
         """Apply what is next in one transaction, unless it has steps; returns it."""
@@ -260,30 +202,14 @@ class PostgresStore(Store):
             # A transaction's lock, not a session's: it cannot be left behind in a pooler.
             hold_migration_lock(link, self.address.schema)
             known = schema.migrations(POSTGRES, self.address.schema)
-            found = self._version(link)
+            found = read_version(link, self.address.schema)
             step = schema.next_step(known, found)
             if found.version and step and step[0].steps:
                 return step
             for migration in step:
-                self._apply(link, migration)
+                apply_migration(link, self.address.schema, migration)
                 done.add(migration.version)
         return step
-
-    def _apply(self, link: DeadlineConnection, migration: schema.Migration) -> None:
-        """In one round trip: on a slow line, twenty of them would take far too long."""
-        name = f'"{self.address.schema}".migration'
-        with link.pipeline():
-            link.execute(f'CREATE SCHEMA IF NOT EXISTS "{self.address.schema}"')
-            link.execute(
-                f"CREATE TABLE IF NOT EXISTS {name} (version integer PRIMARY KEY,"
-                " compatible_from integer NOT NULL, applied_at timestamptz NOT NULL)"
-            )
-            for statement in migration.statements:
-                link.execute(statement)
-            link.execute(
-                f"INSERT INTO {name} VALUES (%s, %s, now())",  # noqa: S608 - checked name
-                (migration.version, migration.compatible_from),
-            )
 
     async def listen_for_jobs(
         self, worker: str, notify: Callable[[str], None], every: float
@@ -297,7 +223,7 @@ class PostgresStore(Store):
         with translate_errors():
             link = await self._aconnect()
             try:
-                await link.execute(*self._keepalive_settings())
+                await link.execute(*keepalive_settings(self.settings))
                 await link.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (worker,))
                 self.holds_liveness_lock = True
                 text, given, _ = self.render(Statement("prove_liveness", {"id": worker}))
@@ -330,18 +256,6 @@ class PostgresStore(Store):
                     notify()
             finally:
                 await link.close()
-
-    def _keepalive_settings(self) -> tuple[str, dict[str, str]]:
-        """The server is to miss us as soon as we would miss it: a session whose client is gone
-        without a word would keep its lock for hours. It ignores this on a Unix socket."""
-        text = (
-            "SELECT set_config('tcp_keepalives_idle', %(keepalives_idle)s, false),"
-            " set_config('tcp_keepalives_interval', %(keepalives_interval)s, false),"
-            " set_config('tcp_keepalives_count', %(keepalives_count)s, false),"
-            " set_config('tcp_user_timeout', %(user_timeout)s, false)"
-        )
-        given = {**KEEPALIVES, "user_timeout": round(self.settings.deadline * 1000)}
-        return text, {name: str(value) for name, value in given.items()}
 
     def confirm_dead(self, workers: Sequence[str]) -> list[str]:
         return list(workers)  # the statement that found them has tried their locks

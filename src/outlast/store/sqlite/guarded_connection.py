@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -75,6 +75,14 @@ class GuardedConnection(FileConnection):
             return True
         finally:
             self.in_use.release()
+
+
+def close_all(connections: Sequence[GuardedConnection]) -> None:
+    """Close connections, idle ones first; the others once their statements have ended."""
+    busy = [connection for connection in connections if not connection.close_if_idle()]
+    for connection in busy:
+        with suppress(sqlite3.Error):
+            connection.close()
 
 
 def _guarded(method: F, lock: Callable[[Any], Any]) -> F:

@@ -4,11 +4,43 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from pathlib import Path
 
+from ...model.errors import SchemaMismatch
 from .. import schema
 from .connection import transaction
 
 log = logging.getLogger("outlast.migrate")
+
+
+def migrate(
+    connection: sqlite3.Connection, prefix: str, known: tuple[schema.Migration, ...]
+) -> list[int]:
+    """Apply what is missing; returns the versions."""
+    done: list[int] = []
+    while True:
+        with transaction(connection):  # all that it needs, or nothing
+            found = read_version(connection, prefix)
+            step = schema.next_step(known, found)
+            online = bool(found.version and step and step[0].steps)
+            for migration in () if online else step:
+                apply_migration(connection, prefix, migration)
+        if not step:
+            return done
+        if online:
+            apply_steps(connection, prefix, step[0])
+        done += [migration.version for migration in step]
+
+
+def check_tables(connection: sqlite3.Connection, path: Path, prefix: str) -> None:
+    """Check that a file that replaced another one has the tables."""
+    found = read_version(connection, prefix)
+    if not found.version:
+        raise SchemaMismatch(
+            reason=f"{path} was replaced by a database without our tables: put the right"
+            " file there, or run `outlast migrate`"
+        )
+    schema.check(found)
 
 
 def apply_migration(

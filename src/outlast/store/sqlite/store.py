@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from ...model.errors import NoDatabase, SchemaMismatch, StoreError, StoreUnavailable
+from ...model.errors import NoDatabase, StoreError, StoreUnavailable
 from ...model.settings import StoreSettings
 from ...ops.operation import Op, Step
 from ...ops.workers import prove_liveness
@@ -32,28 +32,19 @@ from ..base import Store
 from ..dialects import SQLITE
 from ..runner import ENCODING_ERRORS, drive
 from . import liveness
+from .checkpointer import Checkpointer
 from .commit_group import CommitGroup, PendingCommit, commit_together
-from .connection import (
-    connect,
-    create_private,
-    has_table,
-    is_disk_full,
-    transaction,
-    translate_errors,
-)
+from .connection import connect, create_private, has_table, is_disk_full, translate_errors
 from .file_identity import FileConnection, file_gone_error, file_lost_error, identity_of
-from .filesystem import free_bytes, refuse_network_file_system
-from .guarded_connection import GuardedConnection
-from .migration import apply_migration, apply_steps, read_version
+from .filesystem import refuse_network_file_system
+from .guarded_connection import GuardedConnection, close_all
+from .migration import check_tables, migrate, read_version
 from .session import SqliteSession
 from .watch import CommitWatcher
 
 T = TypeVar("T")
 
 log = logging.getLogger("outlast.store")
-
-CHECK_WAL_EVERY_COMMITS = 64  # commits
-PAGE_BYTES = 4096
 
 
 class SqliteStore(Store):
@@ -67,8 +58,7 @@ class SqliteStore(Store):
         self._group = CommitGroup()
         self._pid = 0
         self._forgotten: list[sqlite3.Connection] = []
-        self._commits = 0
-        self._copied = 0  # pages of the log that the last checkpoint copied, if it copied all
+        self._checkpointer = Checkpointer(self.path, settings.checkpoint_pages)
         self._writer: FileConnection | None = None
         self._reader: FileConnection | None = None
         self._known = False  # whether the file has been open: then it is never created again
@@ -192,21 +182,11 @@ class SqliteStore(Store):
         self._reader = connect(self.path, self.settings)
         if self._known and not to_migrate:
             try:
-                self._check_tables()
+                check_tables(self._reader, self.path, self.address.schema)
             except BaseException:
                 self._close_connections()
                 raise
         self._known = True
-
-    def _check_tables(self) -> None:
-        """Check that a file that replaced another one has the tables."""
-        found = self._version()
-        if not found.version:
-            raise SchemaMismatch(
-                reason=f"{self.path} was replaced by a database without our tables: put the right"
-                " file there, or run `outlast migrate`"
-            )
-        schema.check(found)
 
     def _close_replaced_file(self, connection: FileConnection) -> None:
         """Close the connections to a file that is no longer at its path. If only the log is gone,
@@ -242,19 +222,13 @@ class SqliteStore(Store):
             with self._lock:
                 self._close_replaced_file(connection)
             raise file_lost_error(reason)
-        self._checkpoint_if_long()
-
-    def _checkpoint_if_long(self) -> None:
-        """A failure (a full disk) does not concern the caller, whose commit is durable; the next
-        commit tries again."""
-        self._commits += 1
-        if self._commits % CHECK_WAL_EVERY_COMMITS == 0 and self._wal_is_long():
-            with suppress(StoreError):
+        if self._checkpointer.is_due():
+            with suppress(StoreError):  # the caller's commit is durable; the next one tries again
                 self.checkpoint()
 
     def _checkpoint_freed_space(self) -> bool:
         try:
-            return self.checkpoint() and self._copied > 0
+            return self.checkpoint() and self._checkpointer.copied > 0
         except StoreError:
             return False
 
@@ -263,32 +237,14 @@ class SqliteStore(Store):
         writing."""
         with self._lock, translate_errors():
             self._open()
-            try:
-                self.writer.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError:
-                return False
-            try:
-                [(_, pages, copied)] = self.reader.execute("PRAGMA wal_checkpoint(PASSIVE)")
-                self._copied = copied if copied == pages else 0
-            finally:
-                self.writer.execute("ROLLBACK")
-            return True
-
-    def _wal_is_long(self) -> bool:
-        """Whether the log is longer than the setting, or than a quarter of the free disk space. The
-        log is beside the real file, whatever path was used."""
-        try:
-            log = Path(f"{os.path.realpath(self.path)}-wal").stat().st_size
-            return log > min(self.settings.checkpoint_pages * PAGE_BYTES, free_bytes(self.path) / 4)
-        except OSError:
-            return False
+            return self._checkpointer.run(self.writer, self.reader)
 
     def prepare_schema(self, create: bool) -> None:
         with self._lock, translate_errors():
             if not create and not has_table(self.path, f"{self.address.schema}_migration"):
                 raise NoDatabase(place=f"{self.address} (tables {self.address.schema}_…)")
             self._open()
-            found = self._version()
+            found = read_version(self.writer, self.address.schema)
         if not found.version:
             self.migrate()
         else:
@@ -296,21 +252,9 @@ class SqliteStore(Store):
 
     def migrate(self) -> list[int]:
         known = schema.migrations(SQLITE, self.address.schema)
-        done: list[int] = []
         with self._lock, translate_errors():
             self._open(to_migrate=True)
-            while True:
-                with transaction(self.writer):
-                    found = self._version()
-                    step = schema.next_step(known, found)
-                    online = bool(found.version and step and step[0].steps)
-                    for migration in () if online else step:
-                        apply_migration(self.writer, self.address.schema, migration)
-                if not step:
-                    return done
-                if online:
-                    apply_steps(self.writer, self.address.schema, step[0])
-                done += [migration.version for migration in step]
+            return migrate(self.writer, self.address.schema, known)
 
     def pending_migrations(self) -> tuple[schema.Migration, ...]:
         known = schema.migrations(SQLITE, self.address.schema)
@@ -318,10 +262,7 @@ class SqliteStore(Store):
             if not has_table(self.path, f"{self.address.schema}_migration"):
                 return known
             self._open()
-            return schema.pending(known, self._version())
-
-    def _version(self) -> schema.SchemaVersion:
-        return read_version(self.writer, self.address.schema)
+            return schema.pending(known, read_version(self.writer, self.address.schema))
 
     async def listen_for_jobs(
         self, worker: str, notify: Callable[[str], None], every: float
@@ -377,10 +318,7 @@ class SqliteStore(Store):
     def close_borrowed(self) -> None:
         """Close lent connections; their handlers must start over. Their open transactions would
         otherwise block the locks that this fork takes."""
-        busy = [lent for lent in tuple(self._borrowed) if not lent.close_if_idle()]
-        for lent in busy:
-            with suppress(sqlite3.Error):
-                lent.close()  # once its statement has ended
+        close_all(tuple(self._borrowed))
 
     def before_fork(self) -> None:
         self._lock.acquire()
