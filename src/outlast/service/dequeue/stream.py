@@ -20,11 +20,11 @@ from ...model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
 from ...ops import offer as ops
 from ...ops import workers as worker_ops
 from ...protocol import FrameFields, offer_frames
-from ...worker.breaker import HeldTasks
 from ...worker.poller import Poller
 from ..streaming import StreamFormat
 from .credit import Credit
 from .offer_book import Offer
+from .offer_requests import OfferRequests
 from .worker_info import RemoteWorkerInfo
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ log = logging.getLogger("outlast.service")
 
 RECONCILE_INTERVAL_S = 1.0  # seconds between reads of the worker's jobs in the database
 GATHER_S = 0.005  # seconds
-MAX_CLAIM = 200  # jobs per claim
 MAX_POLL_OVERTIME_S = 1.0  # seconds that a poll goes on while queues are still to be asked
 
 Send = Callable[[bytes], Awaitable[None]]
@@ -53,11 +52,11 @@ class WorkerStream:
         self.poller = Poller(info.queues, dispatcher.settings, dispatcher.poll_together)
         self.offers: dict[ClaimKey, Offer] = {}  # kept by the dispatcher's book
         self.credit = Credit(info.credit, dispatcher.service_settings, self.offers)
+        self._requests = OfferRequests(dispatcher, info, self.credit)
         self._piggybacked: list[Claim] = []  # claimed with a report, not sent yet
         self._wakeup = asyncio.Event()
         self._end_reason = ""  # why the stream ends
         self.renewal_due = False  # the worker should renew, and learn which jobs to stop
-        self._max_share = 2  # claims at once: at most one part in so many of what it can hold
         self._is_answered = False  # a poll that has its jobs: no more are claimed for it
         self._backoff = Backoff()
         now = time.monotonic()
@@ -70,7 +69,7 @@ class WorkerStream:
 
     async def run(self, send: Send) -> None:
         await self._register()
-        await self._send_frame(send, self._hello())
+        await self._send_frame(send, self.info.hello(self.dispatcher.service_settings))
         while not self._end_reason:
             try:
                 await self._cycle(send)
@@ -129,7 +128,7 @@ class WorkerStream:
     async def next_claims_for_poll(self, wait: float) -> list[Claim]:
         """One poll instead of a stream: the first jobs that can be offered, or none within so many
         seconds; sooner, if a cancel was requested for a job of this worker."""
-        self._max_share = 1
+        self._requests.max_share = 1
         if (kept := self.dispatcher.polling.poller(self.info)) is not None:
             self.poller = kept  # the turns of queues, lanes and priorities go on
         self._ends_at = self._silent_since = until = time.monotonic() + wait
@@ -213,10 +212,10 @@ class WorkerStream:
                 return probes
         if (room := self.credit.free) <= 0:  # a prefetch has expired meanwhile
             return None
-        self.poller.held = self._held()
+        self.poller.held = self._requests.held_tasks()
         if not (queues := self.poller.next_queues()):
             return None
-        if (request := self._offer_request(queues, room)) is None:
+        if (request := self._requests.new(self.poller, queues, room)) is None:
             return None
         asked_at = time.monotonic()
         try:
@@ -237,7 +236,7 @@ class WorkerStream:
     def piggyback_request(self, ending: int) -> ops.OfferRequest | None:
         """The claim to make in the round trip that ends so many of the worker's jobs."""
         room = self.credit.free + ending
-        self.poller.held = self._held()
+        self.poller.held = self._requests.held_tasks()
         if (
             self.closed
             or self._is_answered
@@ -246,7 +245,7 @@ class WorkerStream:
             or not (queues := self.poller.next_queues())
         ):
             return None
-        return self._offer_request(queues, room)
+        return self._requests.new(self.poller, queues, room)
 
     def piggyback_claimed(self, request: ops.OfferRequest, claims: Sequence[Claim]) -> None:
         self.credit.requested -= request.limit
@@ -267,39 +266,6 @@ class WorkerStream:
     def _take_piggybacked(self) -> list[Claim] | None:
         claims, self._piggybacked = self._piggybacked, []
         return claims or None
-
-    def _offer_request(self, queues: tuple[str, ...], room: int) -> ops.OfferRequest | None:
-        """On a stream, at most half of the credit: while one half is on its way, the other runs.
-        None: breakers hold back all of its tasks there."""
-        info = self.info
-        held = self.poller.held.get(queues[0])  # the same for all queues
-        tasks = tuple(task for task in info.tasks if task not in held) if held else info.tasks
-        if held and not tasks:
-            self.poller.back_off_held(queues)
-            return None
-        share = -(-self.credit.limit // self._max_share)
-        limit = min(room, share, MAX_CLAIM)
-        self.credit.requested += limit
-        return ops.OfferRequest(
-            worker=self.dispatcher.id,
-            queue=queues[0],
-            other_queues=queues[1:],
-            limit=limit,
-            lease=self.dispatcher.service_settings.offer_lease,
-            promote=self.dispatcher.should_promote(),
-            allow_one_crash_left=not self.credit.has_a_last_life,
-            cursor=self.poller.cursor(queues[0]) if len(queues) == 1 else None,
-            tasks=tasks,
-            tenant=info.tenant,
-            turn=self.poller.lanes.next(queues[0]),
-            longest_due=len(queues) == 1 and self.poller.takes_longest_due(queues[0]),
-        )
-
-    def _held(self) -> HeldTasks:
-        """Tasks that breakers hold back. A worker of one tenant may not probe; if it is the only
-        one that could, they do not hold its jobs back for ever."""
-        breakers = self.dispatcher.breakers
-        return breakers.held if self.info.tenant is None else breakers.held_while_probed
 
     async def _send(self, send: Send, claims: Sequence[Claim]) -> None:
         """Send offers. Those that cannot be sent are not accepted, so `close` releases them."""
@@ -374,15 +340,3 @@ class WorkerStream:
     @property
     def _registration(self) -> dict[str, object]:
         return self.info.registration(self.dispatcher.service_settings.remote_lease)
-
-    def _hello(self) -> FrameFields:
-        terms = self.dispatcher.service_settings
-        return {
-            "type": "hello",
-            "worker": self.worker,
-            "credit": self.info.credit,
-            "lease": terms.remote_lease,
-            "offer_lease": terms.offer_lease,
-            "keep_alive": terms.keep_alive,
-            "traces": True,  # reports may have a `trace`
-        }

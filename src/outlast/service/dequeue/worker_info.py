@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from json import dumps
 
 from ...model.breaker import Circuit
+from ...model.settings import ServiceSettings
+from ...protocol import FrameFields
 from ...version import VERSION
 
 
@@ -36,4 +38,16 @@ class RemoteWorkerInfo:
             "concurrency": self.credit,
             "version": VERSION,
             "lease": lease,
+        }
+
+    def hello(self, terms: ServiceSettings) -> FrameFields:
+        """The first frame of its stream: what the server grants."""
+        return {
+            "type": "hello",
+            "worker": self.worker,
+            "credit": self.credit,
+            "lease": terms.remote_lease,
+            "offer_lease": terms.offer_lease,
+            "keep_alive": terms.keep_alive,
+            "traces": True,  # reports may have a `trace`
         }

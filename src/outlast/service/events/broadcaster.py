@@ -26,6 +26,7 @@ from ...store import Store
 from ..auth.principals import Principal
 from ..slots import EVENT_STREAMS, counting
 from . import frames
+from .position_hint import PositionHint
 from .stream_feeds import StreamFeeds
 from .subscriber import Subscriber
 
@@ -41,7 +42,6 @@ MIN_POLL_GAP_S = 0.02  # minimum seconds between two polls
 LINGER_S = 5.0  # seconds that it runs on after the last subscriber left
 START_TIMEOUT_S = 5.0  # minimum seconds that the first subscriber waits for the start
 RESTORE_CHECK_INTERVAL_S = 5.0  # seconds between checks whether the sequence was set back
-HINT_RESET_S = 5.0  # seconds after which every poll stops searching for events without a position
 
 
 class Broadcaster:
@@ -329,24 +329,3 @@ class Broadcaster:
             self._followers_of_job[job].discard(subscriber)
             if not self._followers_of_job[job]:
                 del self._followers_of_job[job]
-
-
-class PositionHint:
-    """Where to search for events without a position. Positions assigned long ago leave dead entries
-    in the index, which an old snapshot may keep: these are skipped. A transaction that took a lower
-    number and commits late is found by a full search every few seconds."""
-
-    def __init__(self) -> None:
-        self._start_after, self._next, self._highest = 0, 0, 0
-        self._advance_at = 0.0
-
-    def start_after(self) -> int:
-        now = time.monotonic()
-        if now < self._advance_at:
-            return self._start_after
-        self._start_after, self._next = self._next, self._highest
-        self._advance_at = now + HINT_RESET_S
-        return 0
-
-    def note_assigned(self, highest: int) -> None:
-        self._highest = max(self._highest, highest)
