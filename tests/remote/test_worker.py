@@ -300,8 +300,8 @@ async def test_what_many_threads_say_at_once_is_numbered_and_kept_in_one_order(
             thread.join()
     finally:
         sys.setswitchinterval(before)
-    ends = [one.end for one in sink._queued_events]
-    numbers = [json.loads(one.text)["n"] for one in sink._queued_events]
+    ends = [one.end for one in sink._events._queued]
+    numbers = [json.loads(one.text)["n"] for one in sink._events._queued]
     assert ends == sorted(ends)
     assert numbers == list(range(2400))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,17 +21,12 @@ from ..model.errors import InvalidOption, ServerUnavailable
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import AttemptEnd, Transition, release
 from ..model.safe_text import error_record
-from ..model.stream import STREAM
 from ..model.task import Registry
 from ..ops.finish import Finished
 from ..protocol import (
-    MAX_CALL_BYTES,
-    MAX_EVENT_LENGTH,
-    MAX_REPORTS,
     REPORTS_PATH,
     AnswerFields,
     encode_call,
-    encode_event,
     encode_outcome,
     encode_renewal,
     split_calls,
@@ -42,19 +36,11 @@ from ..worker.finisher import SHORT_HANDLER_S, Events
 from ..worker.in_flight import InFlight, log_fields
 from ..worker.outcome_policy import OutcomePolicy
 from ..worker.shared import WorkerShared
-from ..worker.stream_buffers import StreamBuffers
+from .event_sender import EventSender
 from .http_client import PayloadRejected
 from .session import RemoteSession
 
 log = logging.getLogger("outlast.worker")
-
-
-class QueuedEvent(NamedTuple):
-    """An event, ready to be sent, and where it ends in the spool."""
-
-    text: str
-    end: int
-    output_of: ClaimKey | None  # the claim that streamed it, if it is output
 
 
 class ReceivedOffer(NamedTuple):
@@ -98,22 +84,17 @@ class Reporter:
         self._again_at = 0.0  # when to send these
         self._offers: deque[ReceivedOffer] = deque()
         self._longest_event = 0.0  # seconds that a handler took, of those that ended last
-        self._queued_events: deque[QueuedEvent] = deque()
-        self._queue_lock = threading.Lock()
-        self._sending = asyncio.Lock()
-        self._event_number: dict[ClaimKey, int] = {}  # how many events each claim has said
-        self._streams = StreamBuffers(stream_limit, shared.in_flight.has, self._add_row)
+        self._events = EventSender(session, shared, self.send, acceptance.renew_now, stream_limit)
         self._patience = Backoff(first=0.05, cap=5.0)  # where the server cannot take one for now
 
     def __len__(self) -> int:
         """The number of items to send now: offers without room wait."""
         accepting = min(len(self._offers), self._acceptance.room()) if self._offers else 0
         waiting = len(self._waiting) if time.monotonic() >= self._again_at else 0
-        streamed = self._streams.due_in() <= 0.0
-        return len(self._ended) + accepting + len(self._queued_events) + waiting + streamed
+        return len(self._ended) + accepting + len(self._events) + waiting
 
     def due_in(self) -> float:
-        return self._streams.due_in()
+        return self._events.due_in()
 
     @property
     def set_aside_count(self) -> int:
@@ -124,7 +105,7 @@ class Reporter:
         return {*self._ended, *self._waiting}
 
     def add(self, job: InFlight) -> None:
-        self._streams.seal_all(job.claim, last=True)
+        self._events.end(job.claim)
         if job.began_at:
             self._longest_event = max(self._longest_event, time.monotonic() - job.began_at)
         self._ended.append(job)
@@ -158,41 +139,14 @@ class Reporter:
         self._ended.append(job)
 
     def add_event(self, claim: Claim, kind: str, data: str, n: int | None = None) -> bool:
-        """From any thread: write it to disk first, then queue it. Chunks of output gather until
-        they are due."""
-        if kind == STREAM and n is None:
-            return self._streams.add(claim, data)
-        if len(data) > MAX_EVENT_LENGTH:
-            reason = f"is {len(data):,} characters long; at most {MAX_EVENT_LENGTH:,} can be sent"
-            raise InvalidOption(option="event", reason=reason)
-        self._queue_event(claim, kind, data, n)
-        return True
-
-    def _queue_event(self, claim: Claim, kind: str, data: str, n: int | None) -> None:
-        with self._queue_lock:  # one number each; and in the order of the file, or one that is
-            # acknowledged would stand for another that was not sent
-            if n is None:
-                n = self._event_number.get(claim.claim_key, 0)
-            self._event_number[claim.claim_key] = n + 1
-            text = encode_event(self._session.token(claim), n, kind, data)
-            end = self._session.spool.append(text.encode())
-            if end is None:
-                self._counts["events_dropped"] += 1
-            else:
-                output_of = claim.claim_key if kind == STREAM else None
-                self._queued_events.append(QueuedEvent(text, end, output_of))
-
-    def _add_row(self, claim: Claim, data: str, first: bool) -> None:
-        self._queue_event(claim, STREAM, data, None)
+        return self._events.add(claim, kind, data, n)
 
     def pending_events(self, claim: Claim) -> Events:
         return []
 
     async def flush(self) -> None:
         """Send everything, and start accepted jobs."""
-        if not self._queued_events:  # else the server is behind, and chunks gather
-            self._streams.seal_due()
-        await self._send_events()
+        await self._events.flush()
         asked_at = time.monotonic()
         self._resume_delayed()
         items = [self._encode(job) for job in self._ended]
@@ -246,41 +200,7 @@ class Reporter:
         return [self._offers.popleft() for _ in range(number)]
 
     async def send_output(self, claim: Claim) -> None:
-        """Return when the server has all that a claim has streamed."""
-        self._streams.seal_all(claim)
-        if any(event.output_of == claim.claim_key for event in tuple(self._queued_events)):
-            await self._send_events()
-
-    async def _send_events(self) -> None:
-        """Send all events so far; those without acknowledgement are sent again."""
-        if self._queued_events:
-            async with self._sending:  # one at a time: by the worker's loop, or by steps
-                await self._send_queued()
-
-    async def _send_queued(self) -> None:
-        while self._queued_events:
-            batch = [self._queued_events[0]]
-            size = len(batch[0].text)
-            for event in list(self._queued_events)[1:MAX_REPORTS]:
-                size += len(event.text)
-                if size > MAX_CALL_BYTES:
-                    break
-                batch.append(event)
-            for answer in await self.send([event.text for event in batch]):
-                self._event_answered(answer)
-                self._queued_events.popleft()
-            self._session.spool.acknowledge(batch[-1].end)
-
-    def _event_answered(self, answer: AnswerFields) -> None:
-        """Apply the response for an event. A refused event is not sent again."""
-        if answer["status"] == "ok":
-            return
-        self._counts["events_dropped"] += 1
-        if answer["status"] == "lost":
-            log.info("an event is not kept: the claim under which it was said is lost")
-            self._acceptance.renew_now()  # which learns of all that is lost, and stops it
-        else:
-            log.warning("an event cannot be stored: %s", answer["reason"])
+        await self._events.send_output(claim)
 
     async def send(self, items: Sequence[str], ahead: int = 0) -> list[AnswerFields]:
         answers: list[AnswerFields] = []
@@ -368,4 +288,4 @@ class Reporter:
 
     def forget(self, hold: ClaimKey) -> None:
         self._session.tokens.pop(hold, None)
-        self._event_number.pop(hold, None)
+        self._events.forget(hold)
