@@ -84,12 +84,8 @@ def task(  # noqa: PLR0913 - as the contract has it
     Options: queue, priority, timeout, max_attempts, max_crashes, expires, tenant, on_success,
     on_dead, on_cancel.
     """
-
-    timing, others = _split(options)
-    job_options, gathered = (
-        Options.of(others, TASK_OPTIONS, "Outlast.task()"),
-        batch_of(batch, wait),
-    )
+    timing, job_options = _split(options)
+    gathered = batch_of(batch, wait)
 
     def register(function: Callable[..., Any]) -> Task[..., Any]:
         definition = TaskDefinition(
@@ -105,25 +101,32 @@ def task(  # noqa: PLR0913 - as the contract has it
             signals=check_declaration(signals),
             around=self.around_handlers,
         )
-        made: Task[..., Any] = Task(self, definition)
-        planned = ScheduleDefinition.of(made.name, made.job(), timing) if timing else None
-        self.registry.add(definition)
-        if planned is not None:
-            self.registry.add_schedule(planned)
-        return made
+        return _register(self, definition, timing)
 
     return register(function) if function is not None else register
+
+
+def _register(
+    app: Outlast | Databases, definition: TaskDefinition, timing: dict[str, object]
+) -> Task[..., Any]:
+    made: Task[..., Any] = Task(app, definition)
+    planned = ScheduleDefinition.of(made.name, made.job(), timing) if timing else None
+    app.registry.add(definition)
+    if planned is not None:
+        app.registry.add_schedule(planned)
+    return made
 
 
 class ScheduledTaskOptions(TaskOptions, ScheduleOptions, total=False):
     """The options of `@ol.task(…)`: those of all its jobs, and of its schedule."""
 
 
-def _split(options: ScheduledTaskOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split(options: ScheduledTaskOptions) -> tuple[dict[str, object], Options]:
     """The options of a schedule, and all others."""
     given = dict(options)
     timing = {name: given.pop(name) for name in SCHEDULE_OPTIONS if name in given}
-    return {name: value for name, value in timing.items() if value is not None}, given
+    others = Options.of(given, TASK_OPTIONS, "Outlast.task()")
+    return {name: value for name, value in timing.items() if value is not None}, others
 
 
 def _context_type(batch: bool) -> type:

@@ -10,16 +10,13 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 
-from ..model.batch import Batch
 from ..model.errors import InvalidOption
 from ..model.flow import Enqueueable
 from ..model.flow_builder import build_jobs
 from ..model.job import Job
-from ..model.lane import QueueLimits, QueueOptions
-from ..model.schedule import ScheduleOptions
-from ..model.schedule_state import ScheduleDefinition
+from ..model.lane import QueueLimits
 from ..model.settings import (
     EnqueueSettings,
     RetentionSettings,
@@ -35,6 +32,7 @@ from ..store.blobs.store import Blobs, BlobStore
 from ..task_decorator import task
 from . import bridges as bridge_verbs
 from . import bulk as bulk_verbs
+from . import declarations
 from . import enqueue as enqueue_verbs
 from . import events as event_verbs
 from . import flows as flow_verbs
@@ -50,15 +48,12 @@ from . import workers as worker_verbs
 from .ambient import AmbientMode, check_ambient
 from .base import check_names
 from .enqueue_stream import enqueue_stream
-from .faces import AsyncFace, BlockingFace, finish, twins
+from .faces import AsyncFace, BlockingFace, twins
 from .resources import ClientResources
 
 if TYPE_CHECKING:
-    from ..bridges.http import Http
     from ..bridges.inbox import Inbox
     from ..bridges.outbox import Outbox
-    from ..bridges.protocols import Message, Sink, Source
-    from ..task import BoundTask
     from ..task_decorator import TaskDecorator
     from ..webhooks.webhook import Webhook
     from ..worker.protocols import WorkerService
@@ -144,68 +139,11 @@ class Outlast:
     # Define
 
     task: TaskDecorator = cast(Any, task)
-
-    def webhook(
-        self,
-        name: str,
-        *,
-        url: str,
-        secret: str | Iterable[str],
-        timeout: float = 10.0,
-        events: Sequence[str] = ("succeeded", "dead", "cancelled"),
-        **options: Any,
-    ) -> Webhook:
-        """Register a webhook: a server that gets a signed POST when jobs end, for the option `tell`
-        of tasks and jobs. Each delivery is a job of the task of this name. With several secrets,
-        each message is signed with each of them.
-
-        Options: retry (for about a day), queue (`webhooks`), tenant (then only its jobs may name
-        it from outside), priority, max_crashes, expires, on_dead, on_cancel.
-        """
-        from ..webhooks.webhook import Endpoint, define
-
-        to = Endpoint.of(name, url, secret, timeout)
-        self.webhooks[name] = made = define(self, to, events, options)
-        return made
-
-    def outbox(
-        self, name: str, sink: Sink, *, batch: int = 500, wait: float = 0.02, **options: Any
-    ) -> Outbox:
-        """Declare an outbox: `publish` makes a message a job, in your transaction if you like, and
-        workers send up to `batch` of them at once to the `sink`. Messages of one key are sent in
-        order. While the sink is down, no attempt is spent.
-
-        Options: retry, breaker, timeout (30 s for one call of the sink), queue (the outbox's name),
-        tenant, priority, max_crashes, expires, on_success, on_dead, on_cancel.
-        """
-        from ..bridges.outbox import define
-
-        self.declared_outboxes[name] = made = define(self, name, sink, Batch(batch, wait), options)
-        return made
-
-    def source(
-        self,
-        name: str,
-        source: Source | Http,
-        *,
-        task: BoundTask[..., Any],
-        batch: int = 100,
-        wait: float = 20.0,
-        decode: Callable[[Message], Any] | None = None,
-    ) -> Inbox:
-        """Declare a source: each of its messages becomes one job of `task`, called with the decoded
-        body (JSON, unless `decode` reads it), and is acknowledged once the job is committed.
-        Workers receive up to `batch` messages at once, and wait up to `wait` seconds for them;
-        webhooks (`Http`) are received by the service, under `/hooks/NAME`.
-
-        A message that cannot be decoded becomes a dead job with its raw body.
-        """
-        from ..bridges.inbox import Inbox, check_name_is_free
-
-        made = Inbox(self, name, source, task, batch=batch, wait=wait, decode=decode)
-        check_name_is_free(self.declared_sources.get(name), made)
-        self.declared_sources[name] = made
-        return made
+    webhook = declarations.webhook
+    outbox = declarations.outbox
+    source = declarations.source
+    queue = declarations.queue
+    schedule = declarations.schedule
 
     def _serving(self, tenant: str, database: Sequence[str] | None) -> Self:
         """The app for a job of this tenant, in this database, whose worker may have been started
@@ -222,20 +160,6 @@ class Outlast:
         from ..bridges.services import worker_services
 
         return worker_services(self, sources=sources and not remote, announce=not remote)
-
-    _receive_jobs, _areceive_jobs = twins(enqueue_verbs.receive_jobs)
-
-    def queue(self, name: str, **limits: Unpack[QueueOptions]) -> QueueLimits:
-        """Declare the limits of a queue: `running` jobs at once, `lane_running` per lane; `rate`
-        and `lane_rate` starts ("600/m"), `burst` of them at once. Lanes take turns, with `weights`
-        jobs per turn. `lane="tenant"` makes each tenant a lane. `ordered` lanes run one job at a
-        time, in order; a dead job lets the next one `pass`, or `block`s its lane. With
-        `most_waiting` ready jobs the queue is full: metrics and `outlast doctor` report it, and
-        `overflow` decides whether an enqueue is refused, drops the oldest or the new job, or waits.
-        `quota` and `lane_quota` are how many jobs it admits in a period ("10000/d").
-
-        Stored when a worker starts or at the next enqueue."""
-        return self._parts.declare_queue(QueueLimits.declared(name, **limits))
 
     # Enqueue
 
@@ -269,6 +193,7 @@ class Outlast:
             return await self._aenqueue_stream(calls[0], conn)
         return await self._aenqueue_jobs(build_jobs(calls, limit=self.max_args_bytes), conn)
 
+    _receive_jobs, _areceive_jobs = twins(enqueue_verbs.receive_jobs)
     _enqueue_jobs, _aenqueue_jobs = twins(enqueue_verbs.enqueue_jobs)
     _enqueue_stream, _aenqueue_stream = twins(enqueue_stream)
 
@@ -279,68 +204,7 @@ class Outlast:
 
     # Results
 
-    @overload
-    def result(
-        self,
-        id: Job[T],
-        timeout: float | None = None,
-        *,
-        erase: bool = False,
-        raw: Literal[False] = False,
-    ) -> T: ...
-    @overload
-    def result(
-        self, id: str, timeout: float | None = None, *, erase: bool = False, raw: bool = False
-    ) -> Any: ...
-    @overload
-    def result(
-        self, id: Job, timeout: float | None = None, *, erase: bool = False, raw: bool
-    ) -> Any: ...
-
-    def result(
-        self,
-        id: str | Job,
-        timeout: float | None = None,
-        *,
-        erase: bool = False,
-        raw: bool = False,
-    ) -> Any:
-        """Wait for a job and return its result. Raises JobDead, JobCancelled or ResultTimeout; and
-        Erased, if it was erased. With `erase` it is erased as it is read, by the first reader.
-
-        If the job's task is registered here, the result has the task's return type; ResultMismatch,
-        if it cannot be converted. With `raw`, or for an id, it is the JSON value.
-        """
-        return finish(result_verbs.result(self._blocking, id, timeout, erase=erase, raw=raw))
-
-    @overload
-    async def aresult(
-        self,
-        id: Job[T],
-        timeout: float | None = None,
-        *,
-        erase: bool = False,
-        raw: Literal[False] = False,
-    ) -> T: ...
-    @overload
-    async def aresult(
-        self, id: str, timeout: float | None = None, *, erase: bool = False, raw: bool = False
-    ) -> Any: ...
-    @overload
-    async def aresult(
-        self, id: Job, timeout: float | None = None, *, erase: bool = False, raw: bool
-    ) -> Any: ...
-
-    async def aresult(
-        self,
-        id: str | Job,
-        timeout: float | None = None,
-        *,
-        erase: bool = False,
-        raw: bool = False,
-    ) -> Any:
-        return await result_verbs.result(self._async, id, timeout, erase=erase, raw=raw)
-
+    result, aresult = result_verbs.result, result_verbs.aresult
     _outcome, _aoutcome = twins(result_verbs.outcome)
 
     # Jobs
@@ -395,11 +259,6 @@ class Outlast:
     close_breaker, aclose_breaker = twins(queue_verbs.close_breaker)
 
     # Schedules
-
-    def schedule(self, name: str, job: Call, **options: Unpack[ScheduleOptions]) -> None:
-        """Declare a schedule: workers of this app enqueue the call by the clock. A task may have
-        many. Options: cron or every, tz, missed, overlap, jitter, grace."""
-        self.registry.add_schedule(ScheduleDefinition.of(name, job, options))
 
     schedules, aschedules = twins(schedule_verbs.schedules)
     _schedule_page, _aschedule_page = twins(schedule_verbs.schedule_page)

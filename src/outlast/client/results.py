@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ..model.arguments import decode_result
 from ..model.blob import Blob
@@ -14,9 +14,14 @@ from ..ops import report
 from ..ops.erase import erased_error, take_result
 from ..ops.report import ERASED
 from .base import actor, job_id
-from .faces import Face
+from .faces import Face, finish
 from .resources import ClientResources
 from .result_waiter import outcome_of
+
+if TYPE_CHECKING:
+    from .client import Outlast
+
+T = TypeVar("T")
 
 
 async def outcome(on: Face, id: str, timeout: float | None) -> Any:
@@ -24,8 +29,73 @@ async def outcome(on: Face, id: str, timeout: float | None) -> Any:
     return outcome_of(id, await on.job_end(id, timeout), timeout)
 
 
-async def result(on: Face, id: str | Job, timeout: float | None, *, erase: bool, raw: bool) -> Any:
-    """See `Outlast.result`."""
+@overload
+def result(
+    self: Outlast,
+    id: Job[T],
+    timeout: float | None = None,
+    *,
+    erase: bool = False,
+    raw: Literal[False] = False,
+) -> T: ...
+@overload
+def result(
+    self: Outlast, id: str, timeout: float | None = None, *, erase: bool = False, raw: bool = False
+) -> Any: ...
+@overload
+def result(
+    self: Outlast, id: Job, timeout: float | None = None, *, erase: bool = False, raw: bool
+) -> Any: ...
+
+
+def result(
+    self: Outlast,
+    id: str | Job,
+    timeout: float | None = None,
+    *,
+    erase: bool = False,
+    raw: bool = False,
+) -> Any:
+    """Wait for a job and return its result. Raises JobDead, JobCancelled or ResultTimeout; and
+    Erased, if it was erased. With `erase` it is erased as it is read, by the first reader.
+
+    If the job's task is registered here, the result has the task's return type; ResultMismatch,
+    if it cannot be converted. With `raw`, or for an id, it is the JSON value.
+    """
+    return finish(_result(self._blocking, id, timeout, erase=erase, raw=raw))
+
+
+@overload
+async def aresult(
+    self: Outlast,
+    id: Job[T],
+    timeout: float | None = None,
+    *,
+    erase: bool = False,
+    raw: Literal[False] = False,
+) -> T: ...
+@overload
+async def aresult(
+    self: Outlast, id: str, timeout: float | None = None, *, erase: bool = False, raw: bool = False
+) -> Any: ...
+@overload
+async def aresult(
+    self: Outlast, id: Job, timeout: float | None = None, *, erase: bool = False, raw: bool
+) -> Any: ...
+
+
+async def aresult(
+    self: Outlast,
+    id: str | Job,
+    timeout: float | None = None,
+    *,
+    erase: bool = False,
+    raw: bool = False,
+) -> Any:
+    return await _result(self._async, id, timeout, erase=erase, raw=raw)
+
+
+async def _result(on: Face, id: str | Job, timeout: float | None, *, erase: bool, raw: bool) -> Any:
     _check_timeout(timeout)
     key = job_id(id.id if isinstance(id, Job) else id)
     stored = await outcome(on, key, timeout)

@@ -33,7 +33,7 @@ class FinishedJobs:
         self._metrics = metrics
         self._counts = metrics.counts
         self._on_ready = on_ready  # called with the queues in which jobs became ready
-        self._on_freed = on_freed  # called with each claim of a limited queue that has ended
+        self.on_freed = on_freed  # called with each claim of a limited queue that has ended
         # Refused outcomes, until they are recorded.
         self.refused = deque(maxlen=MAX_REFUSED) if refused is None else refused
 
@@ -46,7 +46,7 @@ class FinishedJobs:
         for transition, state in finished.accepted:
             self._in_flight.remove(transition.claim)
             if transition.claim.lane is not None:
-                self._on_freed(transition.claim)
+                self.on_freed(transition.claim)
             if state is not State.SUCCEEDED:
                 others += 1
                 self._counts[state] += 1

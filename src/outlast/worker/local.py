@@ -49,29 +49,17 @@ def local_worker(
 ) -> Worker:
     """A worker for these queues; for all of them, if none are named. Its leases are kept by a
     heartbeat thread, unless `lease_holder` makes something else that does."""
-    # Random at every start, so that no worker answers for a dead one; a supervisor makes it up
-    # for its child, so that it knows whose jobs to reclaim.
-    id = os.environ.pop(INSTANCE_VARIABLE, "") or new_instance_id()
-    served = None if queues is None else sorted(set(queues))
-    services = app._worker_services(sources=settings.sources)
-    shared = WorkerShared(
-        WorkerState(id, settings, served), Threads(settings.concurrency),
-        metrics=metrics or WorkerMetrics(), services=services,
-    )  # fmt: skip
+    shared = _shared(app, queues, settings, metrics)
     store, hot_store, wakeup = app.store, app.store.hot_path_clone(), shared.wakeup
-    breakers = Breakers(lambda: id)
+    breakers, operations = Breakers(lambda: shared.state.id), HandlerOperations(store, hot_store)
     registration = Registration(
         hot_store, shared, app.registry.names, settings.concurrency, app._adeclare_queues,
         owned=hot_store is not store,
     )  # fmt: skip
-    operations = HandlerOperations(store, hot_store)
     # The parts call each other: these functions run when all of them are there.
 
     def became_ready(queues: set[str]) -> None:
         source.became_ready(queues)
-
-    def slot_freed(claim: Claim) -> None:
-        source.poller.slot_freed(claim)
 
     def deliver(job: InFlight) -> None:
         sink.add(job)
@@ -89,7 +77,7 @@ def local_worker(
     runner = JobRunner(
         app.registry, shared, breakers, context=context, deliver=deliver, slot_freed=wakeup.set
     )
-    finished = FinishedJobs(shared.in_flight, shared.metrics, became_ready, on_freed=slot_freed)
+    finished = FinishedJobs(shared.in_flight, shared.metrics, became_ready)
     sink = database_sink(hot_store, store, shared, finished, runner)
     leases = (lease_holder or heartbeat)(
         app, registration, shared, runner,
@@ -100,7 +88,25 @@ def local_worker(
         ),
     )  # fmt: skip
     source = DatabaseSource(registration, shared, breakers, runner, sink, leases)
+    finished.on_freed = source.poller.slot_freed
     return Worker(app, shared, source, sink, leases, runner)
+
+
+def _shared(
+    app: Outlast,
+    queues: Sequence[str] | None,
+    settings: WorkerSettings,
+    metrics: WorkerMetrics | None,
+) -> WorkerShared:
+    # Random at every start, so that no worker answers for a dead one; a supervisor makes it up
+    # for its child, so that it knows whose jobs to reclaim.
+    id = os.environ.pop(INSTANCE_VARIABLE, "") or new_instance_id()
+    served = None if queues is None else sorted(set(queues))
+    services = app._worker_services(sources=settings.sources)
+    return WorkerShared(
+        WorkerState(id, settings, served), Threads(settings.concurrency),
+        metrics=metrics or WorkerMetrics(), services=services,
+    )  # fmt: skip
 
 
 def database_sink(
