@@ -14,6 +14,7 @@ from tests.support import Database, Proxy, aeventually
 
 from .working import BOUND, SLACK, Spy, ended, sql, started, work
 
+CLAIM = b"SET state = 'running'"
 SHORT = {"lease": 1.2, "renew_every": 0.2, "reclaim_every": 0.1}
 
 
@@ -97,6 +98,29 @@ async def test_a_claim_that_never_reached_its_worker_is_put_back_unspent(
         assert worker.counts["released"] == 1
     done = await ol.ajob(job.id)
     assert (done.attempt, done.crashes, done.failures) == (1, 0, 0)
+
+
+@pytest.mark.kinds("postgres")
+async def test_jobs_of_a_lost_claim_response_run_at_once(
+    ol: Outlast, far: Outlast, proxy: Proxy
+) -> None:
+    """R021, R170: long before the worker would renew its leases, and unspent."""
+
+    @far.task
+    async def fine(ctx: Context) -> int:
+        return ctx.fence
+
+    renewals = Spy(far)
+    async with work(far, lease=300.0, renew_every=100.0) as worker:
+        await aeventually(lambda: renewals.counts["renew"] > 0 or renewals.counts["owned"] > 0)
+        trap = proxy.swallow_reply_after(CLAIM)
+        jobs = await ol.aenqueue(*(fine.job() for _ in range(3)))
+        await asyncio.to_thread(trap.wait)
+        assert [await ol.aresult(job.id, timeout=BOUND) for job in jobs] == [2, 2, 2]
+        assert worker.counts["released"] == 3
+    for job in jobs:
+        done = await ol.ajob(job.id)
+        assert (done.attempt, done.crashes, done.failures) == (1, 0, 0)
 
 
 @pytest.mark.kinds("postgres")

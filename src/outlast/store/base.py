@@ -63,6 +63,7 @@ class Store(ABC):
             WeakSet()
         )  # callers' connections known to lead to this database
         self.addresses: set[tuple[str, int, str]] = set()  # of this store's own connections
+        self.breaks = 0  # connections that broke under an operation, which may have committed
         self._checked = False
         self._checking = threading.Lock()
         forks.register(self)
@@ -119,8 +120,10 @@ class Store(ABC):
         deadline: the caller decides then."""
         if isinstance(error, Contention):
             return None if tried == self.MAX_TRIES else random.uniform(0, 0.01 * 2**tried)
-        again = tried <= 2 and time.monotonic() < until
-        return 0.0 if again and error.facts.get("broke") else None
+        if not error.facts.get("broke"):
+            return None
+        self.breaks += 1
+        return 0.0 if tried <= 2 and time.monotonic() < until else None
 
     def ready(self, create: bool = True) -> None:
         """Check once per store that the tables exist in a compatible version."""

@@ -12,6 +12,7 @@ from ..ops.claim import ClaimRequest
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimUnderWay:
     request: ClaimRequest
+    number: int  # of the request, as `ClaimResponses` counts
     answer: asyncio.Task[tuple[list[Claim], float]]
 
 

@@ -18,7 +18,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from ..model.breaker import Breaker, Circuit
@@ -69,6 +70,7 @@ class DatabaseSource:
         self._store = registration.store
         self._state = shared.state
         self._in_flight = shared.in_flight
+        self._responses = shared.claim_responses
         self._metrics = shared.metrics
         self._wakeup = shared.wakeup
         self._outage = shared.outage
@@ -172,7 +174,7 @@ class DatabaseSource:
             if (request := self._requests.beside(first.request)) is not None:
                 self._under_way.append(self._begin(request, beside=True))
             answered = await next_answer(self._under_way)
-            await self._receive(answered.request, answered.answer)
+            await self._receive(answered.request, answered.number, answered.answer)
         except Exception:
             await self._settle()
             raise
@@ -188,7 +190,7 @@ class DatabaseSource:
             if first.answer.cancelled():
                 continue
             try:
-                await self._receive(first.request, first.answer)
+                await self._receive(first.request, first.number, first.answer)
             except Exception as error:
                 level = logging.DEBUG if self._outage.logs(error, 0.0) else logging.WARNING
                 log_failure(self._metrics, "the claim under way is given up", error, level)
@@ -197,7 +199,8 @@ class DatabaseSource:
         finisher = self._finisher
         ask = finisher.report_and_claim if beside else finisher.flush_and_claim
         self.poller.claim_sent(request.queue)
-        return ClaimUnderWay(request, asyncio.ensure_future(ask(request)))
+        number = self._responses.begin(self._store.breaks)
+        return ClaimUnderWay(request, number, asyncio.ensure_future(ask(request)))
 
     def _free_capacity(self) -> int:
         return self.capacity.claimable() if self._state.claims else 0
@@ -233,12 +236,32 @@ class DatabaseSource:
         if self._requests.allows_another(request):
             self._under_way.append(self._begin(request, beside=False))
             return
-        await self._receive(request, self._finisher.flush_and_claim(request))
+        number = self._responses.begin(self._store.breaks)
+        await self._receive(request, number, self._finisher.flush_and_claim(request))
 
     async def _receive(
-        self, request: ClaimRequest, answer: Awaitable[tuple[list[Claim], float]]
+        self, request: ClaimRequest, number: int, answer: Awaitable[tuple[list[Claim], float]]
     ) -> None:
         """Start what was claimed, unless the queue is in trouble."""
+        with self._received(number):
+            await self._receive_claims(request, answer)
+
+    @contextmanager
+    def _received(self, number: int) -> Iterator[None]:
+        """Around the end of a claim request. If its response may have been lost, renewals find the
+        claims that came with it: the next one, if the database can be reached."""
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            lost = self._responses.received(number, self._store.breaks, failed=failed)
+            if lost and not failed:
+                self._leases.renew_now()
+
+    async def _receive_claims(
+        self, request: ClaimRequest, answer: Awaitable[tuple[list[Claim], float]]
+    ) -> None:
         try:
             claims, asked_at = await answer
         except Exception as error:
@@ -326,15 +349,16 @@ class DatabaseSource:
             wait = breaker.wait(opened.probes + 1, random.random())
             asked_at, last_life = time.monotonic(), not self._in_flight.has_one_crash_left()
             lease = self._state.settings.lease
-            try:
-                claims = await self._store.arun(
-                    take_probe, opened, self._state.id, lease, wait, last_life
-                )
-            except Exception as error:
-                if is_away(error):
-                    raise
-                log_failure(self._metrics, f"probing {opened.circuit} failed", error)
-                continue
-            if claims:
-                self.breakers.probed(opened, claims[0])
-                self._accept(claims, asked_at)
+            with self._received(self._responses.begin(self._store.breaks)):
+                try:
+                    claims = await self._store.arun(
+                        take_probe, opened, self._state.id, lease, wait, last_life
+                    )
+                except Exception as error:
+                    if is_away(error):
+                        raise
+                    log_failure(self._metrics, f"probing {opened.circuit} failed", error)
+                    continue
+                if claims:
+                    self.breakers.probed(opened, claims[0])
+                    self._accept(claims, asked_at)

@@ -40,6 +40,7 @@ log = logging.getLogger("outlast.worker")
 LOCK_WAIT_SHARE = 0.06  # of a lease, for which a renewal waits for a lock before it fails
 RETRY_SHARE = 0.05  # of a lease, until the next try after a lock of another client
 MIN_LOCK_WAIT_S = 0.1
+LOST_CLAIM_CHECK_S = 0.25  # at most, until claims of a lost response are looked for again
 MIN_CALL_TIMEOUT_S = 2.0  # less would time out on a busy machine
 
 
@@ -88,6 +89,7 @@ class DatabaseLeases:
         self._state = shared.state
         self._registration = registration
         self._in_flight = shared.in_flight
+        self._responses = shared.claim_responses
         self._runner = runner
         self._metrics = shared.metrics
         self._wakeup = shared.wakeup
@@ -96,7 +98,10 @@ class DatabaseLeases:
         self._notify = Loop("wake", self._notify_others, 60.0)
         self._to_notify: set[str] = set()
         self._lock = LockedOut(shared.in_flight)
-        self._unknown_claims: dict[tuple[str, int], float] = {}  # with the time first seen
+        # Owned by this worker in the database, but unknown to it; with the number of claim requests
+        # that had begun when each was first seen.
+        self._unknown_claims: dict[tuple[str, int], int] = {}
+        self._lost_responses = 0  # those whose claims were looked for
         self._timed_out_calls = 0  # calls in a row that timed out
 
     def open(self, listener: HeartbeatListener, watch: Loop) -> None:
@@ -189,6 +194,7 @@ class DatabaseLeases:
     async def _renew_all(self, fences: dict[str, int]) -> float | None:
         asked_at = time.monotonic()
         id, settings = self._state.id, self._state.settings
+        received_until, lost = self._responses.received_until(), self._responses.lost
         renewed = await self._with_deadline(renew, id, fences, settings.lease)
         self._in_flight.renewed(renewed.kept, fences, asked_at + settings.lease * LEASE_SAFETY)
         if renewed.draining != self._state.draining:
@@ -197,7 +203,7 @@ class DatabaseLeases:
             self._wakeup.call_soon(self._runner.renewed, renewed, fences)
         if self._listening is None or self._listening.done():
             self._watch.trigger()  # the database responds: listen again
-        await self._release_unknown(renewed.unknown_claims)
+        await self._release_unknown(renewed.unknown_claims, received_until)
         known, proven = await self._with_deadline(
             worker_ops.heartbeat, id, len(fences), self._state.label
         )
@@ -209,6 +215,10 @@ class DatabaseLeases:
         elif not proven and self.store.holds_liveness_lock:
             # The lock is held, but the row does not say so.
             await self._with_deadline(worker_ops.prove_liveness, id)
+        check_soon = self._unknown_claims and lost != self._lost_responses
+        self._lost_responses = lost
+        if check_soon:
+            return min(LOST_CLAIM_CHECK_S, settings.renew_every / 4)
         return settings.renew_every / 4 if renewed.busy else None
 
     async def _with_deadline(
@@ -228,16 +238,16 @@ class DatabaseLeases:
                 raise
             raise DeadlineExceeded(seconds=round(most, 3)) from error
 
-    async def _release_unknown(self, unknown: list[Claim]) -> None:
+    async def _release_unknown(self, unknown: list[Claim], received_until: int) -> None:
         """Release, unspent, claims whose response was lost: owned by this worker in the database,
-        but unknown to it. A claim seen only recently may still be in transit."""
-        now = time.monotonic()
+        but unknown to it. A claim that was seen before is no longer in transit if all requests that
+        had begun then were received before this renewal was sent."""
         known, self._unknown_claims = self._unknown_claims, {}
         for claim in unknown:
-            since = known.get((claim.id, claim.fence), now)
-            young = now - since < self._state.settings.renew_every / 2
-            if young or not self._disown(claim):
-                self._unknown_claims[claim.id, claim.fence] = since
+            begun = known.get((claim.id, claim.fence))
+            if begun is None or received_until < begun or not self._disown(claim):
+                first_seen = self._responses.begun if begun is None else begun
+                self._unknown_claims[claim.id, claim.fence] = first_seen
                 continue
             log.warning("job %s: releasing a claim that never reached this worker", claim.id,
                         extra=log_fields(claim))  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from .claim_responses import ClaimResponses
 from .in_flight import InFlightJobs
 from .outage_log import OutageLog
 from .protocols import WorkerService
@@ -19,6 +20,7 @@ class WorkerShared:
     state: WorkerState
     threads: Threads  # started on demand
     in_flight: InFlightJobs = field(default_factory=InFlightJobs)
+    claim_responses: ClaimResponses = field(default_factory=ClaimResponses)
     metrics: WorkerMetrics = field(default_factory=WorkerMetrics)
     wakeup: Wakeup = field(default_factory=Wakeup)
     outage: OutageLog = field(default_factory=OutageLog)
