@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from outlast import ClaimLost, Context, InvalidArguments, Outlast, Permanent, Retry
+from outlast import (
+    BatchContext,
+    ClaimLost,
+    Context,
+    InvalidArguments,
+    Outlast,
+    Permanent,
+    Retry,
+)
 from tests.support import Database, aeventually
 
 from .working import BOUND, SLACK, ended, sql, started, work
@@ -220,8 +228,8 @@ async def test_log_records_carry_the_job_and_never_its_arguments(
     assert not [record for record in ours if "s3cret" in formatter.format(record)]
 
 
-async def test_a_context_that_outlives_its_handler_refuses_what_would_be_lost(ol: Outlast) -> None:
-    """R007: a thread that the handler left behind is told so, instead of enqueueing nothing."""
+async def refuses_late_calls(ol: Outlast) -> None:
+    """Run handlers that leave their contexts behind, and use these afterwards."""
     kept: list[Context] = []
 
     @ol.task
@@ -233,9 +241,14 @@ async def test_a_context_that_outlives_its_handler_refuses_what_would_be_lost(ol
         kept.append(ctx)
         raise ValueError
 
+    @ol.task(batch=2)
+    def gathers(items: list[int], ctx: BatchContext) -> None:
+        kept.extend(ctx.items)
+
     async with work(ol):
-        for job in await ol.aenqueue(leaves.job(), fails.job()):
+        for job in await ol.aenqueue(leaves.job(), fails.job(), gathers.job(1)):
             await ended(ol, job)
+    assert len(kept) == 3
     for ctx in kept:
         for late, given in (
             (ctx.enqueue, leaves.job()),
@@ -245,4 +258,9 @@ async def test_a_context_that_outlives_its_handler_refuses_what_would_be_lost(ol
         ):
             with pytest.raises(ClaimLost):
                 late(given)
-    assert sum((await ol.acounts()).values()) == 2
+    assert sum((await ol.acounts()).values()) == 3
+
+
+async def test_a_context_that_outlives_its_handler_refuses_what_would_be_lost(ol: Outlast) -> None:
+    """R007: a thread that the handler left behind is told so, instead of enqueueing nothing."""
+    await refuses_late_calls(ol)

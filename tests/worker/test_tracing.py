@@ -21,6 +21,7 @@ from outlast.remote import RemoteWorker
 from outlast.tracing import traced
 from tests.service.serving import serving
 from tests.support import aeventually
+from tests.worker.test_context import refuses_late_calls
 from tests.worker.working import ended, sql, work
 
 pytestmark = pytest.mark.kinds("sqlite")
@@ -304,3 +305,11 @@ def test_nothing_is_imported_for_it() -> None:
         "assert t.traced([]) == []; assert not any('opentelemetry' in m for m in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+async def test_a_context_that_outlives_a_traced_handler_refuses_what_would_be_lost(
+    ol: Outlast, spans: Recorded
+) -> None:
+    """R007: tracing changes nothing of it."""
+    await refuses_late_calls(ol)
+    assert spans.named("run leaves")

@@ -122,6 +122,7 @@ class BatchAttempt:
 
     def end_item(self, item: BatchItem, ended: AttemptEnd) -> None:
         self._awaited.discard(item)
+        item.context._end()
         self._end(item, ended)
 
     # One call
