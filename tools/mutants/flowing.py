@@ -5,6 +5,7 @@ from __future__ import annotations
 from .mutation import POSTGRES, SQLITE, Edit, Mutant
 
 FINISH, FLOWS, TELLS = "ops/finish.py", "ops/flow_links.py", "ops/dependents.py"
+BESIDE = "ops/finish_and_claim.py"
 SQL, OPERATE = "store/sql/flows.sql", "ops/job_actions.py"
 LIVE = "state IN ('waiting', 'scheduled', 'ready', 'running') AND NOT "
 MEMBERS = (
@@ -24,6 +25,32 @@ MUTANTS = [
         "a job ends in one transaction, and those who wait for it are told in another",
         [Edit(FINISH, "    yield BEGIN\n    if events:\n", "    if events:\n")],
         paths=("flow-last",),
+        points=10,
+    ),
+    Mutant(
+        "followers-told-apart-beside-a-claim",
+        "a job ends in one transaction, and those who wait for it are told in another",
+        [
+            Edit(
+                BESIDE,
+                "    yield BEGIN\n    transitions, rivals = split_rivals(transitions)\n",
+                "    transitions, rivals = split_rivals(transitions)\n",
+            )
+        ],
+        paths=("flow-turn-last",),
+        points=10,
+    ),
+    Mutant(
+        "nobody-told-beside-a-claim",
+        "a job that ends beside a claim tells none of those who wait for it",
+        [
+            Edit(
+                BESIDE,
+                "for id, _, state, tied, _ in rows if tied]",
+                "for id, _, state, tied, _ in rows if not tied]",
+            )
+        ],
+        paths=("flow-turn-last",),
         points=10,
     ),
     Mutant(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ...model.claim import Claim
 from ...model.errors import ClaimLost, InvalidFlow, OutlastError
 from ...model.flow import Flow, chain, group
 from ...model.job import Job
@@ -200,8 +201,26 @@ def tied_since(ctx: ScenarioContext) -> Iterator[None]:
     """A follower was added when the job was already claimed: a plain finish notifies it, too."""
     (claim,) = ctx.enqueue_and_claim()
     ctx.enqueue_flow(ctx.call(after=[claim.id]), states=("succeeded",))
-    given = [decide(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim), FAST_RETRY, 0.5)]
     yield
+    _end_beside_claim(ctx, claim)
+
+
+@scenario("flow-turn-last", owner=True)
+def last_beside_claim(ctx: ScenarioContext) -> Iterator[None]:
+    """The last of a group ends with a claim, which knew of its follower: that starts in the same
+    transaction."""
+    *parts, follower = ctx.enqueue_flow(
+        group(ctx.call(), ctx.call()).then(ctx.call()), states=("succeeded",)
+    )
+    ctx.record_planned(follower, parts)
+    first, last = ctx.record_begun(ctx.claim())
+    ctx.finish([(first, ctx.attempt_end(Outcome.SUCCEEDED, first))])
+    yield
+    _end_beside_claim(ctx, last)
+
+
+def _end_beside_claim(ctx: ScenarioContext, claim: Claim) -> None:
+    given = [decide(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim), FAST_RETRY, 0.5)]
     finished, more = ctx.run(
         finish_and_claim, given, ClaimRequest(ctx.owner, ctx.queue, 5, ctx.lease)
     )
