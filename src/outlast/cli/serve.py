@@ -118,6 +118,7 @@ def _run_server(
     app: ServiceApp | DatabasesApp, listen_address: tuple[str, int], proxies: Sequence[str]
 ) -> None:
     from ..service.server import BoundedServer
+    from ..worker.garbage import rarely_collected
 
     for number in (signal.SIGTERM, signal.SIGINT):
         # The server handles the signal itself, then raises it again: the handler does nothing.
@@ -134,7 +135,8 @@ def _run_server(
         forwarded_allow_ips=list(proxies),
         timeout_graceful_shutdown=10,
     )
-    server.run()
+    with rarely_collected():
+        server.run()
     if server.unusable is not None:
         raise server.unusable
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..model.safe_text import error_summary
 from . import parent_pipe
+from .garbage import rarely_collected
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -29,7 +30,7 @@ CANCEL_WAIT_S = 0.1  # seconds that cancelled tasks get when the loop closes
 def run_with_signals(worker: Worker) -> None:
     """Run a worker until a signal: the first one drains, the second one skips the grace time."""
     _check_thread()
-    with stop_on_signals(worker):
+    with stop_on_signals(worker), rarely_collected():
         loop = _new_loop()
         try:
             run_to_end(loop, _main(worker))
