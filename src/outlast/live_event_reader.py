@@ -37,7 +37,7 @@ class RunAsync(Protocol):
     ) -> Awaitable[T]: ...
 
 
-class Look(NamedTuple):
+class LiveBatch(NamedTuple):
     """The events that one pass found, in order."""
 
     events: list[LiveEvent]
@@ -55,7 +55,7 @@ class LiveReader:
         self._read = LiveCursor(0)  # successes are read up to here, including filtered ones
         self._run = run
         self._after = after
-        self._opened_at = self._looked_at = 0.0  # by the database's clock
+        self._opened_at = self._read_at = 0.0  # by the database's clock
         self._started: dict[tuple[str, int], float] = {}  # reported ones, by job and fence
         self._ended_at: float | None = None  # when its flow was first seen ended
 
@@ -65,7 +65,7 @@ class LiveReader:
         while (await self._run(events.assign_positions))[0] >= events.MAX_POSITIONS_PER_BATCH:
             pass
         last = await self._run(events.last_position)
-        self._opened_at = self._looked_at = now = await self._run(clock)
+        self._opened_at = self._read_at = now = await self._run(clock)
         after = LiveCursor(last, now) if self._after is None else self._after
         if SUCCEEDED not in self.wanted.kinds:
             after = LiveCursor(after.position)
@@ -76,15 +76,15 @@ class LiveReader:
             return []
         return [self._of_stream("reset", str(self.cursor), {"asked": str(after.position)})]
 
-    async def look(self) -> Look:
-        before = self.cursor, self._read, dict(self._started), self._looked_at
+    async def read(self) -> LiveBatch:
+        before = self.cursor, self._read, dict(self._started), self._read_at
         try:
-            return await self._look()
+            return await self._read_batch()
         except BaseException:
-            self.cursor, self._read, self._started, self._looked_at = before
+            self.cursor, self._read, self._started, self._read_at = before
             raise
 
-    async def _look(self) -> Look:
+    async def _read_batch(self) -> LiveBatch:
         wanted = self.wanted
         state = None if wanted.flow is None else await self._run(one_flow, wanted.flow)
         now = await self._run(clock)
@@ -96,11 +96,11 @@ class LiveReader:
         if SUCCEEDED in wanted.kinds:
             successes, many = await self._successes(now)
             found, more = found + successes, more or many
-        self._looked_at = now
+        self._read_at = now
         if more or state is None or not self._is_over(state, now):
-            return Look(found, more)
+            return LiveBatch(found, more)
         data = {"state": state.state, "counts": dict(state.counts)}
-        return Look([*found, self._of_stream("end", f"{self.cursor}-end", data)], ended=True)
+        return LiveBatch([*found, self._of_stream("end", f"{self.cursor}-end", data)], ended=True)
 
     def _is_over(self, state: FlowState, now: float) -> bool:
         """Whether its flow had ended long enough before this pass that all of it was reported."""
@@ -113,7 +113,7 @@ class LiveReader:
         )
 
     async def _starts(self) -> list[LiveEvent]:
-        since = self._looked_at - LATE_START_S
+        since = self._read_at - LATE_START_S
         jobs = await self._run(started_since, since, self.wanted.tenant, self.wanted.flow)
         recent = since - LATE_START_S
         self._started = {key: at for key, at in self._started.items() if at >= recent}
@@ -156,6 +156,6 @@ class LiveReader:
         return found, more
 
     def _of_stream(self, kind: str, id: str, data: object) -> LiveEvent:
-        at, flow = self._looked_at, self.wanted.flow
+        at, flow = self._read_at, self.wanted.flow
         nobodys = StoredEvent(0, None, None, None, kind, None, at, None, None, None, flow)
         return LiveEvent.of(nobodys, id, data)

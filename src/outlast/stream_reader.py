@@ -14,7 +14,7 @@ from .ops.streams import StreamPage, stream_page
 OFFERED = "offer-"  # prefix of the owner of an offered job, which has not started
 
 
-class StreamLook(NamedTuple):
+class StreamBatch(NamedTuple):
     """The chunks that one pass found."""
 
     chunks: list[StreamChunk]
@@ -33,25 +33,25 @@ class StreamReader:
         self._run = run
         self._job, self._tenant = job, tenant
 
-    async def look(self) -> StreamLook:
+    async def read(self) -> StreamBatch:
         return self.take(await self._run(stream_page, self._job, self.cursor, self._tenant))
 
-    def take(self, page: StreamPage) -> StreamLook:
+    def take(self, page: StreamPage) -> StreamBatch:
         """The chunks of a page that begins at the reader's position, or before."""
         status = page.status
         if status is not None and self.cursor.fence > status.fence:
             self.cursor = StreamCursor()  # from another history: a backup was restored
-            return StreamLook([], status, more=True)
+            return StreamBatch([], status, more=True)
         chunks = list(chunks_after(self.cursor, page.rows))
         self._advance(chunks, page.rows)
         if status is None:
-            return StreamLook(chunks, None, ended=True)
+            return StreamBatch(chunks, None, ended=True)
         if page.more:
-            return StreamLook(chunks, status, more=True)
+            return StreamBatch(chunks, status, more=True)
         if is_started(status) and status.fence > self.cursor.fence:
             chunks.append(started_chunk(status.fence, status.attempt))
             self._advance(chunks)
-        return StreamLook(chunks, status, ended=status.final)
+        return StreamBatch(chunks, status, ended=status.final)
 
     def _advance(self, chunks: Sequence[StreamChunk], rows: Sequence[StreamRow] = ()) -> None:
         """Advance to the last chunk, or beyond it to the last row: remote workers' rows may be

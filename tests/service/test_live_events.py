@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from outlast import Outlast, group
-from outlast.live_event_reader import LiveReader, Look
+from outlast.live_event_reader import LiveBatch, LiveReader
 from outlast.model.settings import ServiceSettings
 from outlast.ops import live_events
 from tests.service.following import Follower
@@ -107,14 +107,14 @@ async def test_a_busy_system_is_looked_at_now_and_then(
 ) -> None:
     """R140: with something new at every look, a watcher costs a look per `events_poll`."""
     put(ol.store.run, 100)
-    claims, look, looks = take(ol.store.run, 100), LiveReader.look, [0]
+    claims, look, looks = take(ol.store.run, 100), LiveReader.read, [0]
 
-    async def after_one_more_success(reader: LiveReader) -> Look:
+    async def after_one_more_success(reader: LiveReader) -> LiveBatch:
         looks[0] += 1
         await asyncio.to_thread(end, ol.store.run, claims.pop())
         return await look(reader)
 
-    monkeypatch.setattr(LiveReader, "look", after_one_more_success)
+    monkeypatch.setattr(LiveReader, "read", after_one_more_success)
     monkeypatch.setattr(live_events, "SETTLE_S", 0.0)
     with serving(ol, ServiceSettings(events_poll=1.0)) as served:
         url = f"{served.url}/api/v1/events?kind=succeeded&after=0&stay=3"

@@ -207,11 +207,11 @@ async def test_a_position_names_no_job_of_another_tenant(
     reader = LiveReader(app.store.arun, wanted, LiveCursor(0, 0.0))
     assert await reader.open() == []
     await asyncio.sleep(live_events.SETTLE_S + 0.1)
-    assert [event.job for event in (await reader.look()).events] == [ends["acme"].id]
-    assert (await reader.look()).events == []
+    assert [event.job for event in (await reader.read()).events] == [ends["acme"].id]
+    assert (await reader.read()).events == []
     assert reader.cursor.job == ends["acme"].id
     monkeypatch.setattr(live_event_reader, "READ_AGAIN_S", -60.0)  # as if a minute had passed
-    await reader.look()
+    await reader.read()
     assert reader.cursor.job == live_events.LOWEST_ID, "long ago, it is a moment"
     await app.aclose()
 

@@ -169,7 +169,7 @@ class Databases:
         return f"<Databases {', '.join(self.by_name)}>"
 
 
-class Asked(Protocol[T_co]):
+class AnyFuture(Protocol[T_co]):
     """A future, of a thread or of asyncio."""
 
     def done(self) -> bool: ...
@@ -201,7 +201,7 @@ def _check_database(name: object, ol: object) -> str:
     return name
 
 
-def _answer(asked: Asked[T], timeout: float) -> T | StoreError:
+def _answer(asked: AnyFuture[T], timeout: float) -> T | StoreError:
     """The result of a call, or its error, or the error that it is late."""
     if not asked.done():
         return StoreUnavailable(reason=f"no response within {timeout:g} s")

@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
-from ..live_event_reader import LiveReader, Look
+from ..live_event_reader import LiveBatch, LiveReader
 from ..loops import Backoff
 from ..model.errors import (
     Contention,
@@ -62,24 +62,24 @@ class _LiveEvents:
         self._stopped.set()
 
     async def _read(self) -> AsyncIterator[LiveEvent]:
-        backoff, look = Backoff(first=self._poll, cap=5.0), None
+        backoff, batch = Backoff(first=self._poll, cap=5.0), None
         while not self._stopped.is_set():
             try:
-                if look is None:
-                    look = Look(await self._reader.open(), more=True)
+                if batch is None:
+                    batch = LiveBatch(await self._reader.open(), more=True)
                 else:
-                    look = await self._reader.look()
+                    batch = await self._reader.read()
             except TEMPORARY:
                 await self._face.sleep(backoff.failed())
                 continue
             backoff.succeeded()
-            for event in look.events:
+            for event in batch.events:
                 if self._stopped.is_set():
                     return
                 yield event
-            if look.ended:
+            if batch.ended:
                 return
-            if not look.more and not self._stopped.is_set():
+            if not batch.more and not self._stopped.is_set():
                 await self._face.sleep(self._poll)
 
 

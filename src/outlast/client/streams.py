@@ -54,21 +54,21 @@ class JobStream(Iterator[StreamChunk], AsyncIterator[StreamChunk]):
         backoff, found = Backoff(first=self._poll, cap=5.0), False
         while not self._stopped.is_set():
             try:
-                look = await reader.look()
+                batch = await reader.read()
             except TEMPORARY:
                 await face.sleep(backoff.failed())
                 continue
             backoff.succeeded()
-            if look.status is None and not found:
+            if batch.status is None and not found:
                 raise JobNotFound(job=self._job)
             found = True
-            for chunk in look.chunks:
+            for chunk in batch.chunks:
                 if self._stopped.is_set():
                     return
                 yield chunk
-            if look.ended:
+            if batch.ended:
                 return
-            if not look.more and not self._stopped.is_set():
+            if not batch.more and not self._stopped.is_set():
                 await face.sleep(self._poll)
 
 

@@ -160,7 +160,7 @@ class TaskDefinition:
             vars(self)["_cached_job_fields"] = (
                 options,
                 columns,
-            )  # at once, for whichever thread looks next
+            )  # in one assignment: other threads read both
         return columns
 
     @lazy

@@ -24,8 +24,8 @@ def complete(
     yield from enqueue_followups(transition.jobs)
     if streamed := [event for event in events if event["kind"] == STREAM]:
         yield Pipeline(stream_statements(streamed, stream_limit))
-    said = [event for event in events if event["kind"] != STREAM]
-    finished = yield from finish([transition._replace(jobs=())], said)
+    stored = [event for event in events if event["kind"] != STREAM]
+    finished = yield from finish([transition._replace(jobs=())], stored)
     if finished.lost or finished.duplicates:
         raise ClaimLost(job=transition.claim.id)
 

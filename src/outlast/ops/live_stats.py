@@ -91,68 +91,68 @@ class LiveStats:
         seen = [depth for depth in self.depths if reach.allows(depth.tenant, depth.queue)]
         lost = [depth for depth in self.expired if reach.allows(depth.tenant, depth.queue)]
         queues = {depth.queue for depth in seen}
-        nets = {name: replace(net, error=None) for name, net in self.duties.items()}
+        duties = {name: replace(duty, error=None) for name, duty in self.duties.items()}
         held = [breaker for breaker in self.breakers if breaker.queue in queues]
-        return LiveStats(self.at, seen, lost, self.paused & queues, self.workers, nets, held)
+        return LiveStats(self.at, seen, lost, self.paused & queues, self.workers, duties, held)
 
     @property
     def alive(self) -> list[WorkerStatus]:
-        return [hand for hand in self.workers if hand.alive]
+        return [worker for worker in self.workers if worker.alive]
 
     @property
     def by_state(self) -> Counter[str]:
-        made: Counter[str] = Counter()
+        found: Counter[str] = Counter()
         for depth in self.depths:
-            made[depth.state] += depth.number
-        return made
+            found[depth.state] += depth.number
+        return found
 
     def by_queue(self, state: str) -> Counter[str]:
-        made: Counter[str] = Counter()
+        found: Counter[str] = Counter()
         for depth in self.depths:
             if depth.state == state:
-                made[depth.queue] += depth.number
-        return made
+                found[depth.queue] += depth.number
+        return found
 
 
 def live_stats() -> Op[LiveStats]:
     rows: Rows = yield Statement("live_stats")
-    made = LiveStats()
+    found = LiveStats()
     for kind, tenant, name, state, number, first, second, detail in rows:
         match kind:
             case "jobs":
-                made.depths.append(
+                found.depths.append(
                     TenantDepth(tenant, name, state, int(number), max(0.0, age(first or 0.0)))
                 )
             case "expired":
-                made.expired.append(
+                found.expired.append(
                     TenantDepth(tenant, name, State.RUNNING, int(number), age(first))
                 )
             case "paused":
-                made.paused.add(name)
+                found.paused.add(name)
             case "breaker":
-                made.breakers.append(HeldTask(name, state, detail or "", first))
+                found.breakers.append(HeldTask(name, state, detail or "", first))
             case "worker":
                 running, queues = read_whole(number), names_in(detail)
-                made.workers.append(
+                found.workers.append(
                     WorkerStatus(name, state, running, age(first), age(second), queues)
                 )
             case "duty":
-                made.duties[name] = DutyStatus(
+                found.duties[name] = DutyStatus(
                     name, first, None if second < 0 else age(second), detail
                 )
             case "clock":
-                made.at = float(number)
-    return made
+                found.at = float(number)
+    return found
 
 
-def stuck_findings(board: LiveStats) -> list[Finding]:
+def stuck_findings(stats: LiveStats) -> list[Finding]:
     """Pure: jobs and duties that make no progress, and would not without an operator."""
-    return [finding for check in (_unserved, _lost, _failing) for finding in check(board)]
+    return [finding for check in (_unserved, _lost, _failing) for finding in check(stats)]
 
 
-def _unserved(board: LiveStats) -> Iterator[Finding]:
-    for queue, ready in sorted(board.by_queue(State.READY).items()):
-        if queue not in board.paused and not any(hand.serves(queue) for hand in board.alive):
+def _unserved(stats: LiveStats) -> Iterator[Finding]:
+    for queue, ready in sorted(stats.by_queue(State.READY).items()):
+        if queue not in stats.paused and not any(worker.serves(queue) for worker in stats.alive):
             yield Finding(
                 "unhandled",
                 f"The queue {queue} has {pluralize(ready, 'ready job')} and no live worker.",
@@ -160,8 +160,8 @@ def _unserved(board: LiveStats) -> Iterator[Finding]:
             )
 
 
-def _lost(board: LiveStats) -> Iterator[Finding]:
-    late = [depth for depth in board.expired if depth.oldest > LATE_LEASE_S]
+def _lost(stats: LiveStats) -> Iterator[Finding]:
+    late = [depth for depth in stats.expired if depth.oldest > LATE_LEASE_S]
     if late:
         number = sum(depth.number for depth in late)
         longest = max(depth.oldest for depth in late)
@@ -171,17 +171,17 @@ def _lost(board: LiveStats) -> Iterator[Finding]:
             f" {format_duration(longest)} ago,"
             " and no worker has reclaimed them.",
             "Start a worker: it reclaims them within a second."
-            if not board.alive
+            if not stats.alive
             else "See the logs of the workers: each of them should do it within a second.",
         )
 
 
-def _failing(board: LiveStats) -> Iterator[Finding]:
-    for net in board.duties.values():
-        if net.error:
+def _failing(stats: LiveStats) -> Iterator[Finding]:
+    for duty in stats.duties.values():
+        if duty.error:
             yield Finding(
                 "stalled-net",
-                f"The last run of the duty {net.name} failed: {net.error}",
+                f"The last run of the duty {duty.name} failed: {duty.error}",
                 "It is retried automatically; if this persists, fix the cause named by the error.",
             )
 

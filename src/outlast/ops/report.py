@@ -239,7 +239,7 @@ def paused() -> Op[dict[str, bool]]:
 
 def workers() -> Op[list[WorkerInfo]]:
     """The workers that run jobs."""
-    return [card for card in (yield from worker_rows()) if not is_offer(card.id)]
+    return [worker for worker in (yield from worker_rows()) if not is_offer(worker.id)]
 
 
 def worker_rows() -> Op[list[WorkerInfo]]:

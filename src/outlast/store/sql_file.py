@@ -49,9 +49,9 @@ class Section:
         """The SQL for this database; None: nothing is sent."""
         if self.only not in (None, dialect):
             return None
-        if (told := self.texts.get(dialect) or self.texts.get("")) is None:
+        if (found := self.texts.get(dialect) or self.texts.get("")) is None:
             raise MacroError(f"{self.file}:{self.line}: {self.name} has no SQL for {dialect}")
-        return SqlSource("\n".join(told[1]), self.file, told[0])
+        return SqlSource("\n".join(found[1]), self.file, found[0])
 
 
 def sections(text: str, file: str) -> Iterator[Section]:
@@ -68,11 +68,11 @@ def sections(text: str, file: str) -> Iterator[Section]:
                 section.add(dialect, number, line)
                 explained = True
             continue
-        kind, told = heading.groups() if (heading := re.match(_HEADING, line)) else ("", line[3:])
+        kind, rest = heading.groups() if (heading := re.match(_HEADING, line)) else ("", line[3:])
         if kind in ("name", "fragment"):
             if section is not None:
                 yield section
-            section, dialect, explained = Section(kind, told, file, number, only), "", False
+            section, dialect, explained = Section(kind, rest, file, number, only), "", False
         elif section is None:  # the head of the file
             only = kind.removesuffix(" only") if kind.endswith(" only") else only
         elif kind:
@@ -82,7 +82,7 @@ def sections(text: str, file: str) -> Iterator[Section]:
             else:
                 dialect = kind
         elif not explained:
-            section.purpose = f"{section.purpose} {told}".lstrip()
+            section.purpose = f"{section.purpose} {rest}".lstrip()
     if section is not None:
         yield section
 

@@ -87,12 +87,12 @@ class _StatementSource(NamedTuple):
 def _sources(dialect: str, package: str) -> dict[str, _StatementSource]:
     """A package's statements, untranslated."""
     sections = sql_file.read(files(package).joinpath("sql")).values()
-    told = {section.name: section.source(dialect) for section in sections}
-    fragments = {s.name: text for s in sections if s.kind == "fragment" and (text := told[s.name])}
+    texts = {section.name: section.source(dialect) for section in sections}
+    fragments = {s.name: text for s in sections if s.kind == "fragment" and (text := texts[s.name])}
     fragments |= columns.fragments()
     prefix = "" if package == __package__ else f"{package}:"
     return {
-        prefix + section.name: _StatementSource(told[section.name], section.purpose, fragments)
+        prefix + section.name: _StatementSource(texts[section.name], section.purpose, fragments)
         for section in sections
         if section.kind == "name"
     }

@@ -9,7 +9,7 @@ from starlette.types import Send
 
 from ...model.stream import StreamCursor
 from ...ops.event_filter import EventFilter
-from ...stream_reader import StreamLook, StreamReader
+from ...stream_reader import StreamBatch, StreamReader
 from ..streaming import StreamCaller
 from . import frames
 from .stream import EventStream
@@ -28,31 +28,31 @@ class JobOutputStream(EventStream):
         retry = settings.events_retry * random.uniform(0.75, 1.25)
         first = frames.retry_bytes(retry, media) or frames.keep_alive_bytes(None, media)
         await self.send_chunk(send, first)
-        look = await self._reader.look()
+        batch = await self._reader.read()
         with self._broadcaster.feeds.follow(self._job, self._reader.cursor) as feed:
             while True:
-                await self._send_look(send, look, feed)
-                if look.ended:
+                await self._send_batch(send, batch, feed)
+                if batch.ended:
                     return
-                look = await self._next(send, feed, look.more)
+                batch = await self._next(send, feed, batch.more)
 
-    async def _next(self, send: Send, feed: StreamFeed, more: bool) -> StreamLook:
+    async def _next(self, send: Send, feed: StreamFeed, more: bool) -> StreamBatch:
         """What follows: from the store if the feed does not reach back so far, else from the feed
         when it has something new."""
         while not more and feed.reaches(self._reader.cursor):
             if (page := feed.page(self._reader.cursor)) is not None:
-                look = self._reader.take(page)
-                if look.chunks or look.ended or look.more:
-                    return look
+                batch = self._reader.take(page)
+                if batch.chunks or batch.ended or batch.more:
+                    return batch
             if not await feed.wait(self._broadcaster.settings.events_keep_alive):
                 await self.send_chunk(send, frames.keep_alive_bytes(None, self._media))
-        return await self._reader.look()
+        return await self._reader.read()
 
-    async def _send_look(self, send: Send, look: StreamLook, feed: StreamFeed) -> None:
-        parts = [feed.frame(chunk, self._media) for chunk in look.chunks]
-        if look.ended:
+    async def _send_batch(self, send: Send, batch: StreamBatch, feed: StreamFeed) -> None:
+        parts = [feed.frame(chunk, self._media) for chunk in batch.chunks]
+        if batch.ended:
             cursor = str(self._reader.cursor)
-            end = frames.stream_end_frame(self._job, look.status, cursor)
+            end = frames.stream_end_frame(self._job, batch.status, cursor)
             parts.append(end.encoded(self._media))
         if parts:
             await self.send_chunk(send, b"".join(parts))

@@ -12,7 +12,7 @@ import time
 
 from starlette.types import Send
 
-from ...live_event_reader import LiveReader, Look
+from ...live_event_reader import LiveBatch, LiveReader
 from ...ops.event_filter import EventFilter
 from ...ops.live_events import LiveCursor
 from ..streaming import StreamCaller
@@ -33,17 +33,17 @@ class LiveEventStream(EventStream):
         retry = settings.events_retry * random.uniform(0.75, 1.25)
         first = frames.retry_bytes(retry, media) or frames.keep_alive_bytes(None, media)
         await self.send_chunk(send, first)
-        look, sent_at = Look(await self._reader.open(), more=True), time.monotonic()
+        batch, sent_at = LiveBatch(await self._reader.open(), more=True), time.monotonic()
         while True:
-            chunk = b"".join(frames.live_frame(event).encoded(media) for event in look.events)
+            chunk = b"".join(frames.live_frame(event).encoded(media) for event in batch.events)
             if not chunk and time.monotonic() - sent_at >= settings.events_keep_alive:
                 chunk = frames.keep_alive_bytes(None, media)
             if chunk:
                 await self.send_chunk(send, chunk)
                 sent_at = time.monotonic()
             self._sent = str(self._reader.cursor)
-            if look.ended:
+            if batch.ended:
                 return
-            if not look.more:
+            if not batch.more:
                 await asyncio.sleep(min(settings.events_poll, settings.events_keep_alive))
-            look = await self._reader.look()
+            batch = await self._reader.read()

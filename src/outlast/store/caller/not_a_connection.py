@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-_POOL = "a pool is not a transaction: {how}"
+_ACQUIRE = "`async with pool.acquire() as conn, conn.transaction():`"
 _INSTEAD = {
-    ("asyncpg", "Pool"): _POOL.format(
-        how="give what it lends (`async with pool.acquire() as conn, conn.transaction():`)"
-    ),
-    (
-        "asyncpg",
-        "PoolAcquireContext",
-    ): "this is pool.acquire() before it has lent a connection: give"
-    " what it lends (`async with pool.acquire() as conn, conn.transaction():`)",
-    ("psycopg_pool", "BasePool"): _POOL.format(
-        how="give what it lends (`with pool.connection() as conn:`)"
-    ),
+    ("asyncpg", "Pool"): f"a pool is not a transaction: pass one of its connections ({_ACQUIRE})",
+    ("asyncpg", "PoolAcquireContext"): "this is pool.acquire() before it has lent a connection:"
+    f" pass the connection ({_ACQUIRE})",
+    ("psycopg_pool", "BasePool"): "a pool is not a transaction: pass one of its connections"
+    " (`with pool.connection() as conn:`)",
     ("sqlalchemy", "Engine"): "an engine is not a transaction: pass one of its connections"
     " (`with engine.begin() as conn:`) or a Session",
     ("sqlalchemy", "AsyncEngine"): "an engine is not a transaction: pass one of its connections"
@@ -23,10 +17,10 @@ _INSTEAD = {
     " (`with maker.begin() as session:`)",
     ("sqlalchemy", "async_sessionmaker"): "a sessionmaker is not a session: call it"
     " (`async with maker.begin() as session:`)",
-    ("psycopg", "BaseCursor"): "this is a cursor: give its connection (`cursor.connection`)",
-    ("sqlite3", "Cursor"): "this is a cursor: give its connection (`cursor.connection`)",
-    ("django", "CursorWrapper"): "this is a cursor: give `django.db.connection`",
-    ("django", "ConnectionHandler"): "these are all of Django's connections: give one of them"
+    ("psycopg", "BaseCursor"): "this is a cursor: pass its connection (`cursor.connection`)",
+    ("sqlite3", "Cursor"): "this is a cursor: pass its connection (`cursor.connection`)",
+    ("django", "CursorWrapper"): "this is a cursor: pass `django.db.connection`",
+    ("django", "ConnectionHandler"): "these are all of Django's connections: pass one of them"
     " (`connections['default']`)",
 }
 

@@ -4,7 +4,7 @@
 -- Servers that only offer jobs are registered, too, and are not workers.
 SELECT 'jobs' AS kind, tenant, queue AS name, 'waiting' AS state, CAST(count(*) AS float8) AS number,
     ol.epoch(ol.now()) - min(ol.epoch(created_at)) AS first, CAST(0.0 AS float8) AS second,
-    CAST(NULL AS text) AS said
+    CAST(NULL AS text) AS detail
 FROM ol.job WHERE state = 'waiting' GROUP BY tenant, queue
 UNION ALL
 SELECT 'jobs', tenant, queue, 'scheduled', count(*), ol.epoch(ol.now()) - min(ol.epoch(run_at)), 0.0,

@@ -255,13 +255,13 @@ held AS MATERIALIZED (
     WHERE id = ANY (ARRAY(SELECT follower FROM c)) AND needs = 'succeeded'
         AND state || '' = 'waiting' AND wait_name IS NULL
     ORDER BY id FOR UPDATE),
-told AS MATERIALIZED (
-    SELECT CASE WHEN count(*) <= 20000 THEN jsonb_object_agg(follower, why) END AS whys FROM c)
+reasons AS MATERIALIZED (
+    SELECT CASE WHEN count(*) <= 20000 THEN jsonb_object_agg(follower, why) END AS messages FROM c)
 UPDATE ol.job AS f
 SET state = ol.doomed, finished_at = ol.now(), error = CASE WHEN ol.has_foreign_prerequisite
-        OR (SELECT whys IS NULL FROM told) THEN ol.prerequisite_unnamed
+        OR (SELECT messages IS NULL FROM reasons) THEN ol.prerequisite_unnamed
     ELSE json_build_object('type', 'PrerequisiteFailed', 'message',
-        (SELECT whys ->> CAST(f.id AS text) FROM told), 'traceback', '') END
+        (SELECT messages ->> CAST(f.id AS text) FROM reasons), 'traceback', '') END
 WHERE f.id = ANY (ARRAY(SELECT chosen FROM held)) AND f.state || '' = 'waiting' AND f.wait_name IS NULL
 RETURNING CAST(id AS text), state, tied
 -- sqlite: one writer at a time

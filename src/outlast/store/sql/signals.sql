@@ -40,7 +40,7 @@ kept AS (
 started AS (
     UPDATE ol.job AS j SET ol.woken FROM kept, waits
     WHERE j.id = ol.id(:job) AND waits.kind = 'signal' AND :name IN (SELECT ol.each(waits.subjects))
-    RETURNING j.queue, pg_notify(:channel, j.queue) IS NULL AS told)
+    RETURNING j.queue, pg_notify(:channel, j.queue) IS NULL AS notified)
 INSERT INTO ol.event (job, attempt, kind, data, at)
 SELECT ol.id(:job), NULL, 'signal', ol.json(:data), ol.now() FROM kept
 RETURNING (SELECT started.queue FROM started)

@@ -24,45 +24,45 @@ class CommitWatcher:
     async def watch(self, notify: Callable[[], None], every: float) -> None:
         """Call `notify` after every commit of another process, for ever."""
         loop = asyncio.get_running_loop()
-        news, enough = Queue[Exception | None](), threading.Event()
+        changes, stopped = Queue[Exception | None](), threading.Event()
 
-        def tell(error: Exception | None) -> None:
-            loop.call_soon_threadsafe(news.put_nowait, error)
+        def report(error: Exception | None) -> None:
+            loop.call_soon_threadsafe(changes.put_nowait, error)
 
         try:
             with translate_errors():
-                looking = threading.Thread(
-                    target=self._poll, args=(tell, every, enough), daemon=True
+                poller = threading.Thread(
+                    target=self._poll, args=(report, every, stopped), daemon=True
                 )
-                looking.start()
+                poller.start()
                 while True:
-                    if (error := await news.get()) is not None:
+                    if (error := await changes.get()) is not None:
                         raise error
                     notify()
         finally:
-            enough.set()
+            stopped.set()
             with self._lock:
                 self._close()
 
     def _poll(
-        self, tell: Callable[[Exception | None], object], every: float, enough: threading.Event
+        self, report: Callable[[Exception | None], object], every: float, stopped: threading.Event
     ) -> None:
         """Runs in its own thread: a turn of the event loop costs more, a hundred times a second.
         Neither the end of the watch nor the exit of the process waits for it."""
         last = None
         with suppress(RuntimeError):  # the loop is gone, and its watchers with it
             try:
-                while not enough.is_set():
-                    if (version := self._data_version(enough)) != last:
+                while not stopped.is_set():
+                    if (version := self._data_version(stopped)) != last:
                         last = version
-                        tell(None)
-                    enough.wait(every)
+                        report(None)
+                    stopped.wait(every)
             except Exception as error:
-                tell(error)
+                report(error)
 
-    def _data_version(self, enough: threading.Event) -> int | None:
+    def _data_version(self, stopped: threading.Event) -> int | None:
         with self._lock:
-            if enough.is_set():
+            if stopped.is_set():
                 return None  # closed, and not to be opened again
             if self._connection is None:
                 self._connection = self._connect()
