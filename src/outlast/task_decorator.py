@@ -155,8 +155,8 @@ if TYPE_CHECKING:
         def __call__(self, *args: K.args, **kwargs: K.kwargs) -> Any: ...
 
     class NoContext:
-        """A type for `Any` and `object` only: a parameter or a return value so annotated matches;
-        a context or a coroutine does not."""
+        """Matches only parameters and return values annotated with Any or object, never a context
+        or a coroutine."""
 
     Async = Coroutine[Any, Any, R]
     ReturnsAny = Callable[C, NoContext]

@@ -69,8 +69,8 @@ MUTANTS = [
         [
             Edit(
                 "store/postgres/store.py",
-                "            self._check_encoding(link)\n            while step := patiently",
-                "            while step := patiently",
+                "            self._check_encoding(link)\n            while step := retry",
+                "            while step := retry",
             )
         ],
         paths=("encoding",),

@@ -1,7 +1,7 @@
 """Outlast: define tasks, enqueue jobs, wait for them, work. Every sync verb has an a-twin.
 
-The verbs have files of their own, by what they are about. To add one, write it there as a
-coroutine over a `Face`, and give its two methods their names here (see `faces`).
+Verbs are in files by subject. To add one, write it there as a coroutine over a `Face`, and name its
+two methods here (see `faces`).
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Outlast:
 
     `url` is `sqlite:///file.db` or `postgresql://…`; without one, `$OUTLAST_URL`, else
     `sqlite:///outlast.db`. `schema` holds our tables; without one, `$OUTLAST_SCHEMA`, else
-    `outlast`. Nothing is opened before it is needed; the first enqueue or worker
-    creates missing tables.
+    `outlast`. It opens connections on first use; the first enqueue or worker creates missing
+    tables.
 
     `blobs` keeps arguments and results that are too large for a row: `file:///a/directory` or a
     `BlobStore`; without one, `$OUTLAST_BLOBS`, else they are refused.
@@ -154,7 +154,7 @@ class Outlast:
         return self
 
     def _worker_services(self, *, sources: bool, remote: bool = False) -> list[WorkerService]:
-        """What runs beside a worker of this app; a remote one has no database."""
+        """The services that run beside a worker of this app; a remote one has no database."""
         if not self.declared_outboxes and not self.declared_sources:
             return []
         from ..bridges.services import worker_services
@@ -199,7 +199,7 @@ class Outlast:
 
     def bind(self, session: object) -> AbstractContextManager[None]:
         """`with ol.bind(session):` makes the session's transaction ambient: an enqueue without
-        `conn` in this thread or asyncio task belongs to it. Takes what `conn` takes."""
+        `conn` in this thread or asyncio task belongs to it. Accepts the same objects as `conn`."""
         return self._parts.bind(session)
 
     # Results
@@ -299,10 +299,10 @@ class Outlast:
     outboxes, aoutboxes = twins(bridge_verbs.outboxes)
     sources, asources = twins(bridge_verbs.sources)
 
-    # Keep house
+    # Maintenance
 
     def migrate(self) -> list[int]:
-        """Bring the tables up to this release; returns the versions that were applied."""
+        """Migrate the tables to this release; returns the applied versions."""
         return self._parts.migrate()
 
     async def amigrate(self) -> list[int]:
@@ -311,7 +311,7 @@ class Outlast:
     def move(
         self, url: str | None = None, schema: str | None = None, blobs: str | None = None
     ) -> None:
-        """Store jobs at another address than the code says, for a command line or a test."""
+        """Store jobs at another address than in the code, for a command line or a test."""
         self._parts.move(url, schema, blobs)
 
     def close(self) -> None:

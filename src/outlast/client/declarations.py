@@ -1,4 +1,4 @@
-"""What an app declares, beside its tasks: webhooks, outboxes, sources, queues and schedules."""
+"""Declarations of an app beside its tasks: webhooks, outboxes, sources, queues, schedules."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def webhook(
 def outbox(
     self: Outlast, name: str, sink: Sink, *, batch: int = 500, wait: float = 0.02, **options: Any
 ) -> Outbox:
-    """Declare an outbox: `publish` makes a message a job, in your transaction if you like, and
+    """Declare an outbox: `publish` makes a message a job, also in your own transaction, and
     workers send up to `batch` of them at once to the `sink`. Messages of one key are sent in
     order. While the sink is down, no attempt is spent.
 

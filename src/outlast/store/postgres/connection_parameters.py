@@ -1,4 +1,4 @@
-"""How connections of our own are opened: timeouts, keepalives, and options of the session."""
+"""Parameters of our own connections: timeouts, keepalives, and session options."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from ...model.settings import StoreSettings
 
 KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}  # seconds
 
-# Whatever the server's default: who locks a row, and then counts, must see what came before.
+# Overrides the server's default: a count after a lock must see earlier commits.
 ISOLATION = r"-c default_transaction_isolation=read\ committed"
 
-NEVER_PREPARE = 2**31  # psycopg would prepare whatever was said so often
+NEVER_PREPARE = 2**31  # the number of executions after which psycopg prepares a statement
 
-# What a worker claims with is planned once: along the indexes, whatever the tables held and the
-# statistics said at that moment. Other statements would find no good plan so, or keep a bad one: a
-# finish that was planned when the table was empty reads all of it.
+# A worker's claim statements are planned once, along the indexes, whatever the tables and their
+# statistics contained then. For other statements this would find no good plan, or keep a bad one: a
+# finish planned with an empty table reads all of it.
 HOT_PATH_OPTIONS = "-c plan_cache_mode=force_generic_plan " + " ".join(
     f"-c enable_{way}=off" for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort")
 )
 
-# Ours run for milliseconds. Where statistics are missing, some are expected to cost so much that
-# the server would compile them first, which takes seconds on a busy machine.
+# Our statements run for milliseconds. Without statistics, the estimated cost of some is so high
+# that the server would compile them first, which takes seconds on a busy machine.
 UNCOMPILED = "-c jit=off"
 
-OVERRIDDEN_OPTIONS = frozenset({"options", "client_encoding"})  # whatever the URL says
+OVERRIDDEN_OPTIONS = frozenset({"options", "client_encoding"})  # even if the URL has them
 
 
 def time_limits(settings: StoreSettings) -> dict[str, int]:
-    """Milliseconds, by PostgreSQL's names."""
+    """Timeouts in milliseconds, by PostgreSQL's names."""
     return {
         "statement_timeout": round(settings.statement_timeout * 1000),
         "lock_timeout": round(settings.lock_timeout * 1000),
@@ -41,7 +41,7 @@ def time_limits(settings: StoreSettings) -> dict[str, int]:
 def connection_parameters(
     url: str, settings: StoreSettings, *, pooled: bool, hot_path: bool
 ) -> dict[str, Any]:
-    """What psycopg connects with beside the URL, which wins where it says something itself."""
+    """Parameters for psycopg beside the URL, which takes precedence."""
     known = conninfo.conninfo_to_dict(url)
     given: dict[str, object] = {
         "connect_timeout": _connect_timeout_s(settings, str(known.get("host") or "")),
@@ -63,15 +63,15 @@ def connection_parameters(
 
 
 def _connect_timeout_s(settings: StoreSettings, hosts: str) -> int:
-    """Whole seconds for each host: those that do not answer must not use up the deadline
-    together. The driver takes no less than two."""
+    """Whole seconds for each host: together, unresponsive ones must not use up the deadline. The
+    driver's minimum is two."""
     shared = int(settings.deadline / len(hosts.split(",")))
     return max(2, min(round(settings.connect_timeout), shared))
 
 
 def keepalive_settings(settings: StoreSettings) -> tuple[LiteralString, dict[str, str]]:
-    """The server is to miss us as soon as we would miss it: a session whose client is gone without
-    a word would keep its lock for hours. It ignores this on a Unix socket."""
+    """Settings with which the server detects a vanished client as fast as the client a vanished
+    server: its session would keep its lock for hours. Ignored on a Unix socket."""
     text: LiteralString = (
         "SELECT set_config('tcp_keepalives_idle', %(keepalives_idle)s, false),"
         " set_config('tcp_keepalives_interval', %(keepalives_interval)s, false),"

@@ -7,8 +7,8 @@ from .connection import DeadlineConnection
 
 
 def apply_migration(link: DeadlineConnection, name: str, migration: schema.Migration) -> None:
-    """Run a migration and record it, in the caller's transaction and in one round trip: on a slow
-    line, twenty of them would take far too long."""
+    """Run a migration and record it, in the caller's transaction and in one round trip: twenty
+    would take far too long on a slow line."""
     table = f'"{name}".migration'
     with link.pipeline():
         link.execute(f'CREATE SCHEMA IF NOT EXISTS "{name}"')
@@ -26,8 +26,8 @@ def apply_migration(link: DeadlineConnection, name: str, migration: schema.Migra
 
 def read_version(link: DeadlineConnection, name: str) -> schema.SchemaVersion:
     """The version of the tables in this schema; none, if there are no tables."""
-    # Read from the catalogue's own tables: to_regclass answers from a cache, which is not
-    # refreshed by waiting for the lock under which somebody else creates the table.
+    # From the catalogue tables: to_regclass reads a cache, which is not refreshed by waiting for
+    # the lock under which another process creates the table.
     exists = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'migration'"
     if link.execute(exists, (name,)).fetchone() is None:
         return schema.SchemaVersion()

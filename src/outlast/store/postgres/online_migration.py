@@ -26,7 +26,7 @@ log = logging.getLogger("outlast.migrate")
 T = TypeVar("T")
 
 LOCK_WAIT_MS = 500  # other sessions queue behind a waiting lock
-LOCK_PATIENCE_S = 600.0  # seconds for which a change tries to get its locks
+LOCK_RETRY_S = 600.0  # seconds for which a change tries to get its locks
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 5.0  # between these tries
 LOCK_FOR_SESSION: LiteralString = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 LOCK_FOR_TRANSACTION: LiteralString = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
@@ -53,12 +53,12 @@ class OnlineMigration:
                 self._migration.version, number, len(steps), step.purpose,
             )  # fmt: skip
             if step.kind == CHANGE:
-                patiently(self._link, lambda: self._change(number, step))  # noqa: B023 - called here
+                retry_while_locked(self._link, lambda: self._change(number, step))  # noqa: B023 - called here
             elif step.kind == BACKFILL:
                 self._backfill(number, step)
             else:
                 self._index(number, step)
-        patiently(self._link, self._record_version)
+        retry_while_locked(self._link, self._record_version)
 
     def _change(self, number: int, step: MigrationStep) -> None:
         with self._transaction(number) as done:
@@ -79,7 +79,7 @@ class OnlineMigration:
             return changed
 
         while changed:
-            changed = patiently(self._link, batch)
+            changed = retry_while_locked(self._link, batch)
             rows += changed
             if changed:
                 log.info("… %s rows", f"{rows:,}")
@@ -186,9 +186,9 @@ def _lock_name(schema: str) -> str:
     return f"outlast migrate {schema}"
 
 
-def patiently(link: DeadlineConnection, attempt: Callable[[], T]) -> T:
+def retry_while_locked(link: DeadlineConnection, attempt: Callable[[], T]) -> T:
     """Retry while other sessions hold the locks, with pauses in which those behind us pass."""
-    until, pause = time.monotonic() + LOCK_PATIENCE_S, FIRST_PAUSE_S
+    until, pause = time.monotonic() + LOCK_RETRY_S, FIRST_PAUSE_S
     while True:
         link.until = None
         try:

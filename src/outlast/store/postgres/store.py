@@ -1,9 +1,9 @@
-"""PostgreSQL, by psycopg 3: for a fleet.
+"""The PostgreSQL store, with psycopg 3: for a fleet.
 
 Behind a pooler nothing depends on the session: no prepared statements, no search_path, no session
-locks, and the timeouts that every session should have are set in every transaction. On connections
-of our own those are given when it starts, and statements are prepared whose plan cannot go stale:
-an INSERT of given rows, and what a worker claims with on its steady connection.
+locks, and timeouts are set in every transaction. On direct connections, timeouts are set at the
+start, and statements are prepared whose plan cannot go stale: an INSERT of given rows, and the
+statements of a worker's claims on its hot-path connection.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .connection import AsyncDeadlineConnection, DeadlineConnection
 from .connection_parameters import connection_parameters, keepalive_settings, time_limits
 from .errors import first_line, translate_errors
 from .migration import apply_migration, read_version
-from .online_migration import OnlineMigration, hold_migration_lock, patiently
+from .online_migration import OnlineMigration, hold_migration_lock, retry_while_locked
 from .paramstyle import psycopg_text
 from .partitions import Partitions
 from .pool import Pool, Pools
@@ -39,8 +39,8 @@ T = TypeVar("T")
 
 PREPARED_INSERTS = frozenset(
     "insert_job insert_job_and_notify insert_jobs insert_edges insert_flows notify_workers".split()
-)  # one plan fits
-PREPARED_ON_HOT_PATH = frozenset(  # one is made to fit
+)  # one plan fits all parameters
+PREPARED_ON_HOT_PATH = frozenset(  # HOT_PATH_OPTIONS make one plan fit
     "claim claim_on claim_across promote_due succeed succeed_tied succeed_and_claim_on"
     " notify_followers claim_offers claim_offers_on hold_claims lock_lanes claim_lanes"
     " claim_ordered_lanes claim_longest_due claim_lanes_longest_due lock_even_lanes"
@@ -54,13 +54,13 @@ class PostgresStore(Store):
 
     def __init__(self, address: Address, settings: StoreSettings) -> None:
         super().__init__(address, settings)
-        self.pooled = False  # found out when we connect
+        self.pooled = False  # detected on connecting
         self._hot_path = False
         # Statements by name: their texts, and whether they are prepared.
         self._texts: dict[str, tuple[Query, str, bool]] = {}
         limits = settings.pool_size, settings.deadline
         self._pools = Pools(self._connect, self._aconnect, *limits)
-        # What handlers borrow is apart from what we need ourselves.
+        # Separate: connections lent to handlers must not starve our own statements.
         self.handler_pool = Pools(self._connect, self._aconnect, *limits)
         self.partitions = Partitions(self._acquire, address.schema, lambda: not self.pooled)
 
@@ -94,25 +94,25 @@ class PostgresStore(Store):
             raise
 
     def render(self, statement: Statement) -> Sent:
-        """A statement as psycopg wants it."""
+        """A statement in psycopg's form."""
         query = self.queries[statement.name]
         known = self._texts.get(query.name)
-        if known is None or known[0] is not query:  # a test's clock changes them
+        if known is None or known[0] is not query:  # a test's clock replaces queries
             known = self._texts[query.name] = (query, psycopg_text(query), self._is_kept(query))
         return known[1], statement.bind, known[2] and not self.pooled
 
     def _is_kept(self, query: Query) -> bool:
-        """Whether it is prepared on connections of our own."""
+        """Whether a statement is prepared on direct connections."""
         name = query.name
         kept = name in PREPARED_INSERTS or (self._hot_path and name in PREPARED_ON_HOT_PATH)
         return kept and self.settings.prepare
 
     def begin_statements(self) -> list[Sent]:
-        """What begins a transaction."""
+        """The statements that begin a transaction."""
         return [(text, {}, False) for text in ("BEGIN", *self.transaction_settings())]
 
     def transaction_settings(self) -> list[str]:
-        """What a transaction says first, where the session could not."""
+        """The settings of a transaction behind a pooler, where the session cannot have them."""
         if not self.pooled:
             return []
         terms = {"transaction_isolation": "'read committed'", **time_limits(self.settings)}
@@ -155,37 +155,37 @@ class PostgresStore(Store):
         else:
             schema.check(found)
         if self._hot_path:
-            self._pool.clear()  # a worker goes on with asyncio: this one would only be held
+            self._pool.clear()  # a worker continues with asyncio: this one would be idle
 
     def _check_encoding(self, link: DeadlineConnection) -> None:
-        """Any text must fit. SQL_ASCII takes every byte for what it is, and others lack characters:
-        a job would be stored that nobody can read, or its result could not be stored at all."""
+        """Refuse encodings that cannot hold any text. SQL_ASCII does not validate bytes, and others
+        lack characters: a stored job could be unreadable, or its result not storable."""
         encoding = link.info.parameter_status("server_encoding") or "UTF8"
         if encoding not in {"UTF8", "UNICODE"}:
             name = link.info.dbname
             raise Unsupported(
                 reason=f"the database {name!r} has the encoding {encoding}, which cannot hold every"
-                " JSON text: keep jobs in one that was made with createdb --encoding=UTF8"
+                " JSON text: keep jobs in one created with createdb --encoding=UTF8"
                 " --template=template0 NAME (or CREATE DATABASE name ENCODING 'UTF8' TEMPLATE"
                 " template0)"
             )
 
     def _find_pooler(self, link: DeadlineConnection) -> None:
-        """Behind a pooler the process we talk to is not the one that greeted us."""
+        """Detect a pooler: the backend's pid is not the one at the connection's start."""
         query = "SELECT pg_backend_pid(), current_setting('statement_timeout')"
         (pid, _), *_ = link.execute(query).fetchall()
         self.pooled = self.pooled or pid != link.info.backend_pid
 
     def migrate(self) -> list[int]:
-        done: set[int] = set()  # also by a try whose answer got lost
+        done: set[int] = set()  # also in a try whose response was lost
         self.retrying(lambda: self._migrate(done))
         return sorted(done)
 
     def _migrate(self, done: set[int]) -> None:
         with translate_errors(), self._pool.acquire() as link:
             self._check_encoding(link)
-            while step := patiently(link, lambda: self._migrate_on(link, done)):
-                if step[0].version not in done:  # for tables that are in use
+            while step := retry_while_locked(link, lambda: self._migrate_on(link, done)):
+                if step[0].version not in done:  # for tables in use
                     OnlineMigration(link, self.address.schema, step[0], self.pooled).run()
                     done.add(step[0].version)
 
@@ -195,11 +195,11 @@ class PostgresStore(Store):
             return schema.pending(known, read_version(link, self.address.schema))
 
     def _migrate_on(self, link: DeadlineConnection, done: set[int]) -> tuple[schema.Migration, ...]:
-        """Apply what is next in one transaction, unless it has steps; returns it."""
+        """Apply the next migrations in one transaction, unless they have steps; returns them."""
         with link.transaction():
             for term in self.transaction_settings():
                 link.execute(term)
-            # A transaction's lock, not a session's: it cannot be left behind in a pooler.
+            # A transaction lock, not a session lock: it cannot be left behind in a pooler.
             hold_migration_lock(link, self.address.schema)
             known = schema.migrations(POSTGRES, self.address.schema)
             found = read_version(link, self.address.schema)
@@ -214,8 +214,8 @@ class PostgresStore(Store):
     async def listen_for_jobs(
         self, worker: str, notify: Callable[[str], None], every: float
     ) -> None:
-        """Listen on a connection of its own, which also holds the liveness lock: the server frees
-        it the moment the connection ends. A pooler's connection would not be ours for long."""
+        """Listen on a separate connection, which also holds the liveness lock: the server releases
+        it when the connection ends. A pooler would soon lend its connection to others."""
         if self.pooled:
             await self._prove_reachable()
             notify("")
@@ -229,8 +229,8 @@ class PostgresStore(Store):
                 text, given, _ = self.render(Statement("prove_liveness", {"id": worker}))
                 await link.execute(text, given)
                 await link.execute(f'LISTEN "{self.channel}"')
-                link.deadline = None  # waiting is what it is for
-                notify("")  # whatever came while nobody listened
+                link.deadline = None  # it waits for notifications
+                notify("")  # jobs may have arrived before the LISTEN
                 async for notice in link.notifies():
                     notify(notice.payload)
             finally:
@@ -238,7 +238,7 @@ class PostgresStore(Store):
                 await link.close()
 
     async def _prove_reachable(self) -> None:
-        """Fail unless the database answers. A pooler lives on when its server is gone."""
+        """Fail unless the database responds. A pooler stays up when its server is gone."""
         with translate_errors():
             async with self._pools.loop_pool().acquire() as link:
                 await link.execute("SELECT 1")
@@ -258,15 +258,15 @@ class PostgresStore(Store):
                 await link.close()
 
     def confirm_dead(self, workers: Sequence[str]) -> list[str]:
-        return list(workers)  # the statement that found them has tried their locks
+        return list(workers)  # the statement that found them tried their locks
 
     def confirm_locked(self, workers: Sequence[str]) -> list[str]:
         return list(workers)  # likewise
 
     def clone(self, connections: int | None = None, lock_timeout: float | None = None) -> Store:
         settings = self._clone_settings(connections, lock_timeout)
-        twin = PostgresStore(self.address, settings)  # not steady: some of what others say sorts
-        twin.queries = self.queries  # by the same clock
+        twin = PostgresStore(self.address, settings)  # not hot path: its other statements may sort
+        twin.queries = self.queries  # with the same clock
         twin._checked, twin.pooled = self._checked, self.pooled
         return twin
 
@@ -288,5 +288,5 @@ class PostgresStore(Store):
 
 
 def _refuses_options(error: psycopg.Error) -> bool:
-    """PgBouncer's word for: it will not pass start-up options on."""
+    """Whether PgBouncer refuses to pass start-up options on."""
     return "unsupported startup parameter" in str(error)

@@ -16,10 +16,10 @@ log = logging.getLogger("outlast.migrate")
 def migrate(
     connection: sqlite3.Connection, prefix: str, known: tuple[schema.Migration, ...]
 ) -> list[int]:
-    """Apply what is missing; returns the versions."""
+    """Apply the missing migrations; returns their versions."""
     done: list[int] = []
     while True:
-        with transaction(connection):  # all that it needs, or nothing
+        with transaction(connection):  # all or nothing
             found = read_version(connection, prefix)
             step = schema.next_step(known, found)
             online = bool(found.version and step and step[0].steps)
@@ -37,8 +37,8 @@ def check_tables(connection: sqlite3.Connection, path: Path, prefix: str) -> Non
     found = read_version(connection, prefix)
     if not found.version:
         raise SchemaMismatch(
-            reason=f"{path} was replaced by a database without our tables: put the right"
-            " file there, or run `outlast migrate`"
+            reason=f"{path} was replaced by a database without our tables: restore the"
+            " right file, or run `outlast migrate`"
         )
     schema.check(found)
 

@@ -1,4 +1,4 @@
-"""SQLite: one file, nothing to set up, safe to kill at any instruction.
+"""The SQLite store: one file, nothing to set up, safe to kill at any instruction.
 
 Each process has one connection that writes and one that reads. Every write is a transaction begun
 with BEGIN IMMEDIATE, so it never has to upgrade a lock; readers never wait. Commits are synced to
@@ -90,7 +90,7 @@ class SqliteStore(Store):
 
     def _run_beside_others(self, op: Op[T], *, locked: bool = False) -> T:
         """Run an operation while other threads wait for the writer: as part of a group, if its
-        first statement is all that it has to commit."""
+        first statement is all that it commits."""
         try:
             first = op.send(None)
         except StopIteration as stop:
@@ -112,16 +112,16 @@ class SqliteStore(Store):
             return self._run(op, more)
 
     def _commit_group(self, member: PendingCommit) -> None:
-        """Commit the statements of a member's group, if there are several. An error is left to the
-        own try of each member."""
+        """Commit the statements of a member's group, if there are several. After an error,
+        each member runs its own operation."""
         try:
             self._lock.acquire()
-        except BaseException:  # Ctrl-C: the others run alone
+        except BaseException:  # Ctrl-C: the other members run alone
             with self._group.closed():
                 raise
         try:
             if not member.over.locked():
-                return  # a thread that came later had the writer sooner
+                return  # a later thread got the writer first
             with self._group.closed() as members:
                 if len(members) > 1:
                     with suppress(StoreError, sqlite3.Error, OSError, *ENCODING_ERRORS):
@@ -190,7 +190,7 @@ class SqliteStore(Store):
 
     def _close_replaced_file(self, connection: FileConnection) -> None:
         """Close the connections to a file that is no longer at its path. If only the log is gone,
-        its contents go into the database first. As long as one connection of this process stays
+        its contents are copied into the database first. While one connection of this process stays
         open, SQLite gives the next one the same old index, so idle ones of other stores are closed,
         too."""
         log.warning("%s: opening %s again", identity_of(connection).loss(), self.path)
@@ -223,7 +223,7 @@ class SqliteStore(Store):
                 self._close_replaced_file(connection)
             raise file_lost_error(reason)
         if self._checkpointer.is_due():
-            with suppress(StoreError):  # the caller's commit is durable; the next one tries again
+            with suppress(StoreError):  # the caller's commit is durable; the next one retries
                 self.checkpoint()
 
     def _checkpoint_freed_space(self) -> bool:
@@ -267,8 +267,8 @@ class SqliteStore(Store):
     async def listen_for_jobs(
         self, worker: str, notify: Callable[[str], None], every: float
     ) -> None:
-        """Any commit of another process may bring jobs. A locked file is the proof of liveness
-        meanwhile."""
+        """Notify after any commit of another process, which may bring jobs. A locked file is the
+        proof of liveness meanwhile."""
         proof = self._liveness_files.setdefault(worker, liveness.LivenessFile(self.path, worker))
         try:
             with translate_errors():
@@ -296,7 +296,7 @@ class SqliteStore(Store):
     def clone(self, connections: int | None = None, lock_timeout: float | None = None) -> Store:
         settings = self._clone_settings(connections, lock_timeout)
         twin = SqliteStore(self.address, settings)
-        twin.queries = self.queries  # by the same clock
+        twin.queries = self.queries  # with the same clock
         twin._checked, twin._known = self._checked, self._known
         return twin
 
