@@ -45,7 +45,7 @@ async def test_a_stored_message_that_cannot_be_sent_is_dead_alone(
         await aeventually(lambda: ol.counts()["succeeded"] == 20 and ol.counts()["dead"] == 1)
     dead = ol.job(jobs[20].id)
     assert (dead.state, dead.attempt) == ("dead", 1)
-    assert "is no message of an outbox" in (dead.error or {})["message"]
+    assert "is not a message of an outbox" in (dead.error or {})["message"]
     assert sorted(sink.bodies()) == list(range(20))  # type: ignore[type-var]
 
 

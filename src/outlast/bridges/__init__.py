@@ -1,12 +1,12 @@
 """Bridges to message brokers: outboxes that publish, and sources whose messages become jobs.
 
-protocols     `Sink` and `Source`: what a broker has to offer; a user's own is 30 lines
+protocols     `Sink` and `Source`: the interface of a broker; a user's own is 30 lines
 outbox        `ol.outbox(…)`: publish in the caller's transaction
 relay         one batch of an outbox: chunks, order per key, the outcome of each message
-inbox         `ol.source(…)`: what it is made of, and how a message becomes a job
+inbox         `ol.source(…)`: its declaration, and the conversion of messages to jobs
 source_loop   receive, insert, commit, acknowledge
 hook          the same for webhooks, which the service receives: `http` with `signatures`
-session       a sink or source that is open, once per event loop
+session       an open sink or source, one per event loop
 redis, …      one file per broker; its client is an extra, imported when it connects
 """
 
@@ -57,7 +57,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imported on first use: who uses one broker needs the client of no other."""
+    """Import a bridge on first use: each broker needs only its own client library."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f".{_HOMES.get(name, 'protocols')}", __name__), name)

@@ -1,12 +1,12 @@
-"""Frames of AMQP that the client library cannot read: rewritten, so that it can.
+"""AMQP frames that the client library cannot decode, rewritten so that it can.
 
 The library closes the connection for a frame that it cannot decode. The broker then delivers the
-same message again, and everything else that was not acknowledged: one message would stop a source.
-AMQP does not say how a short string is encoded, and RabbitMQ does not look.
+same message again, and all other unacknowledged messages: one message would stop a source. AMQP
+does not define the encoding of short strings, and RabbitMQ does not check it.
 
     bytes that are not UTF-8     \\xff, as in `backslashreplace`; a digest where that is too long
-    a timestamp out of range     a number in a header, else left out
-    headers that nest too deep   left out
+    a timestamp out of range     a number in a header, else omitted
+    headers that nest too deep   omitted
     anything else                a message without properties
 """
 
@@ -24,8 +24,8 @@ BASIC_DELIVER = b"\x00\x3c\x00\x3c"
 MAX_SHORT_BYTES = 255
 CONTENT_BYTES = 12  # class, weight and size of the body, before the flags
 HEADERS_FLAG, TIMESTAMP_FLAG = 1 << 13, 1 << 6
-SHORT = b""  # a short string: tables have none
-# Properties in their order, by the bit that says whether there is one.
+SHORT = b""  # a short string, a type that tables do not have
+# Properties in their order, by the bit that marks their presence.
 PROPERTIES = (
     (15, SHORT), (14, SHORT), (13, b"F"), (12, b"B"), (11, b"B"), (10, SHORT), (9, SHORT),
     (8, SHORT), (7, SHORT), (6, b"T"), (5, SHORT), (4, SHORT), (3, SHORT), (2, SHORT),
@@ -37,7 +37,7 @@ FIELD_BYTES = {
 
 
 class FrameReader:
-    """A stream of frames, each read whole and made readable. It has the methods of
+    """A stream that reads whole frames and makes them decodable. It has the methods of
     `asyncio.StreamReader` that the library calls."""
 
     def __init__(self, stream: asyncio.StreamReader) -> None:
@@ -59,14 +59,14 @@ class FrameReader:
 
     async def _read_frame(self) -> bytes:
         prefix = await self._stream.readexactly(PREFIX.size)
-        if prefix.startswith(b"AMQP"):  # a server of another version sends no frame
+        if prefix.startswith(b"AMQP"):  # a server of another protocol version sends no frame
             return prefix
         rest = await self._stream.readexactly(PREFIX.unpack(prefix)[2] + len(END))
         return readable_frame(prefix + rest)
 
 
 def readable_frame(frame: bytes) -> bytes:
-    """The frame, or one that says as much of it as the library can read."""
+    """The frame, or a frame with the parts that the library can decode."""
     kind, channel, _ = PREFIX.unpack(frame[: PREFIX.size])
     payload = frame[PREFIX.size : -1]
     rewrites: tuple[Callable[[bytes], bytes], ...] = ()
@@ -92,13 +92,13 @@ def _is_readable(frame: bytes) -> bool:
 
     try:
         pamqp.frame.unmarshal(frame)
-    except Exception:  # of whatever kind: it would end the library's task
+    except Exception:  # any exception would end the library's task
         return False
     return True
 
 
 def _with_properties(payload: bytes) -> bytes:
-    """The header of a message, with the properties that can be read."""
+    """The header frame of a message, with the properties that can be decoded."""
     cursor = _Cursor(payload, CONTENT_BYTES)
     flags = int.from_bytes(cursor.take(2), "big")
     kept, parts = 0, []
@@ -114,7 +114,7 @@ def _with_properties(payload: bytes) -> bytes:
 
 
 def _without_headers(payload: bytes) -> bytes:
-    """As above. The table of headers is passed over, whatever it contains."""
+    """The header frame of a message, without the table of headers."""
     start = CONTENT_BYTES + 2
     cursor = _Cursor(payload, start)
     flags = int.from_bytes(payload[CONTENT_BYTES:start], "big")
@@ -132,14 +132,14 @@ def _without_properties(payload: bytes) -> bytes:
 
 
 def _with_names(payload: bytes) -> bytes:
-    """A delivery: the names of the consumer, the exchange and the routing key."""
+    """A delivery frame with decodable names of the consumer, the exchange and the routing key."""
     cursor = _Cursor(payload, len(BASIC_DELIVER))
     parts = (cursor.short_string(), cursor.take(9), cursor.short_string(), cursor.short_string())
     return BASIC_DELIVER + b"".join(parts)
 
 
 class _Cursor:
-    """Values at a position of a payload, each as it is to be written."""
+    """Reads values from a payload, each in the form in which it is written back."""
 
     def __init__(self, payload: bytes, position: int) -> None:
         self._payload, self.position = payload, position
@@ -156,7 +156,7 @@ class _Cursor:
         return bytes([len(text)]) + text
 
     def field(self, kind: bytes) -> bytes:
-        """A value of a table; strings in tables are long ones, and may be any bytes."""
+        """A value of a table; strings in tables are long strings, which may be any bytes."""
         if kind == b"F":
             return self._items(named=True)
         if kind == b"A":
@@ -184,7 +184,7 @@ def _utf8(given: bytes) -> bytes:
     text = given.decode("utf-8", "backslashreplace").encode()
     if len(text) <= MAX_SHORT_BYTES:
         return text
-    return b"sha256:" + hashlib.sha256(given).hexdigest().encode()  # cut off, two might be one
+    return b"sha256:" + hashlib.sha256(given).hexdigest().encode()  # a prefix may not be unique
 
 
 def _is_time(value: bytes) -> bool:

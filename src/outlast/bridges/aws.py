@@ -1,4 +1,4 @@
-"""What SQS and SNS share: clients in threads, attributes, sizes, errors, batches of ten."""
+"""Common parts of SQS and SNS: clients in threads, attributes, sizes, errors, batches of ten."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .wire_headers import ID, from_wire, to_wire
 T = TypeVar("T")
 
 BATCH = 10  # entries of one call
-MAX_BYTES = 262_144  # of one call; queues may be set to take more
+MAX_BYTES = 262_144  # of one call; queues may be configured to accept more
 MAX_ATTRIBUTES = 10
-ENCODING = "outlast-encoding"  # "base64": the body is no text that AWS takes
+ENCODING = "outlast-encoding"  # "base64": the body is not a text that AWS accepts
 CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 25  # above the longest poll
 DEFAULT_LIMITS = Limits(items=BATCH, bytes=MAX_BYTES, parallel=8)
 
-# Answers to a call that are about what was sent. All others are about the account, the network or
+# Error codes about the messages that were sent. All others are about the account, the network or
 # the queue: no message is at fault.
 OF_MESSAGES = (
     "BatchRequestTooLong", "BatchEntryIdsNotDistinct", "InvalidBatchEntryId", "InvalidParameter",
@@ -49,7 +49,7 @@ _GROUP = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,./:;<=>?@\[\\\]^_`{|}~-]{1,128}\Z")
 
 
 class Entry(NamedTuple):
-    """One message as AWS takes it."""
+    """One message in the form of AWS."""
 
     body: str
     attributes: dict[str, dict[str, str]]
@@ -81,14 +81,14 @@ class AwsClient:
             retries={"mode": "standard", "total_max_attempts": 2},
             max_pool_connections=32,
         )
-        # A session for each client: the default one is not to be used by several threads.
+        # A session for each client: the default session is not thread-safe.
         session = self._session or boto3.session.Session()
         return session.client(
             self.service, endpoint_url=self._endpoint, region_name=self._region, config=config
         )
 
     def close(self) -> None:
-        """Calls that are under way end by themselves."""
+        """Close the client; calls in progress end by themselves."""
         threads, self._threads, self._client = self._threads, None, None
         if threads is not None:
             threads.shutdown(wait=False, cancel_futures=True)
@@ -113,7 +113,7 @@ class AwsClient:
 
 async def in_daemon_thread(function: Callable[[threading.Event], T]) -> T:
     """Call a function in a thread that delays neither a cancelled caller nor the end of the
-    process. Its event is set once nobody waits for the result any more."""
+    process. Its event is set once the caller no longer awaits the result."""
     loop, abandoned = asyncio.get_running_loop(), threading.Event()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -148,7 +148,7 @@ async def in_daemon_thread(function: Callable[[threading.Event], T]) -> T:
 def entry_of(message: Message, most: int) -> Entry | Bad:
     """A message as an entry of a batch, unless it is too large or empty."""
     if not message.raw:
-        return Bad("AWS takes no message without a body")
+        return Bad("AWS accepts no message without a body")
     wire = to_wire(message, _fits, MAX_ATTRIBUTES - 2, taken=ENCODING)
     attributes = {ID: message.id, **wire}
     body = _text(message.raw)
@@ -168,7 +168,7 @@ def entry_of(message: Message, most: int) -> Entry | Bad:
 
 
 def fifo_fields(message: Message) -> dict[str, str]:
-    """Messages of a key are a group; one without a key is a group by itself."""
+    """The fields for a FIFO queue: messages with a key form a group, any other its own group."""
     group = message.key if message.key is not None else message.id
     if not _GROUP.match(group):
         group = hashlib.sha256(group.encode("utf-8", "surrogatepass")).hexdigest()
@@ -176,7 +176,7 @@ def fifo_fields(message: Message) -> dict[str, str]:
 
 
 def message_of(received: dict[str, Any]) -> Message:
-    """A received message: its id is ours if an outbox sent it, else that of SQS."""
+    """A received message: its id is the attribute of an outbox, else the id of SQS."""
     attributes = {
         name: str(value.get("StringValue", ""))
         for name, value in received.get("MessageAttributes", {}).items()
@@ -187,7 +187,7 @@ def message_of(received: dict[str, Any]) -> Message:
     key, headers = from_wire(attributes)
     raw = received["Body"].encode("utf-8", "surrogatepass")
     if encoding == "base64":
-        with suppress(ValueError):  # somebody else's word
+        with suppress(ValueError):  # an attribute of another program
             raw = base64.b64decode(raw, validate=True)
     if key is None:
         key = received.get("Attributes", {}).get("MessageGroupId")
@@ -239,7 +239,7 @@ def _calls(entries: Sequence[tuple[int, Entry]], most: int) -> Iterator[list[tup
 
 
 def outcomes_of(answer: dict[str, Any], positions: Sequence[int]) -> dict[int, SendOutcome]:
-    """What became of each entry of a call. Entries are named by their place."""
+    """The outcome of each entry of a call. Entries are named by their position."""
     found: dict[int, SendOutcome] = {int(one["Id"]): None for one in answer.get("Successful", ())}
     for one in answer.get("Failed", ()):
         code = str(one.get("Code", ""))
@@ -247,13 +247,13 @@ def outcomes_of(answer: dict[str, Any], positions: Sequence[int]) -> dict[int, S
         bad = one.get("SenderFault") and not any(word in code for word in TRANSIENT)
         found[int(one["Id"])] = Bad(reason) if bad else Retry(reason)
     return {
-        position: found.get(position, Retry("there was no answer for it")) for position in positions
+        position: found.get(position, Retry("no result was returned")) for position in positions
     }
 
 
 @contextmanager
 def outages() -> Iterator[None]:
-    """Errors that are not about a message, as `SinkDown`."""
+    """Raise errors that are not about a message as `SinkDown`."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

@@ -1,9 +1,9 @@
-"""A queue of Celery as a source: its messages, through Redis or RabbitMQ, while Celery's own
-workers take from it, too.
+"""A Celery queue as a source, through Redis or RabbitMQ, while Celery's own workers consume it,
+too.
 
 A message has the id of the task, the body (`[args, kwargs, embed]` as JSON) and Celery's headers
-as texts: `task`, `id`, `retries`, `eta`, `expires`, …; those that are no text as JSON. A message
-that cannot be read so has the bytes as they came and the header `problem`.
+as texts (`task`, `id`, `retries`, `eta`, `expires`, …; values that are not texts as JSON). If a
+message cannot be decoded this way, it has its original bytes and the header `problem`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .protocols import DEFAULT_REDELIVERY_S, Message, Source
 
 JSON_TYPES = ("application/json", "json")
 PROBLEM = "problem"
-BODY_FIELDS = ("task", "id", "retries", "eta", "expires", "timelimit")  # of the older protocol
+BODY_FIELDS = ("task", "id", "retries", "eta", "expires", "timelimit")  # of protocol 1
 EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
 
 
@@ -30,9 +30,9 @@ class CeleryQueue:
     """`CeleryQueue("redis://…", queue="celery")`, or `amqp://…`. Messages are JSON; others become
     dead jobs, and nothing is ever unpickled.
 
-    Through Redis a message that was taken by a process that died comes again after `idle` seconds;
-    `key_prefix` is Celery's `global_keyprefix`. Through RabbitMQ, up to `prefetch` messages are
-    held at once."""
+    Through Redis, a message that a dead process had received is delivered again after `idle`
+    seconds; `key_prefix` is Celery's `global_keyprefix`. Through RabbitMQ, up to `prefetch`
+    messages are held at once."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class CeleryQueue:
         await self._source.hand_back(messages)
 
     async def give_back(self) -> int:
-        """Put what was taken and not stored back into Celery's queue, after every bridge has been
-        stopped: for those who stay with Celery. How many messages those were."""
+        """Return messages that were received and not stored to Celery's queue, after every bridge
+        has been stopped, in order to stay with Celery. Returns their number."""
         if not isinstance(self._source, CeleryList):
             raise Unsupported(reason=f"move outlast.{self.queue} to {self.queue} with a shovel")
         await self._source.open()
@@ -144,13 +144,13 @@ def _normalized(envelope: Mapping[str, Any], receipt: Any) -> Message:
     if headers.get("compression"):
         raise ValueError(f"it is compressed by {headers['compression']!r:.80}")
     body = json.loads(envelope["body"].decode(envelope.get("content-encoding") or "utf-8"))
-    if "task" not in headers and isinstance(body, dict):  # the older protocol
+    if "task" not in headers and isinstance(body, dict):  # protocol 1
         headers = {**headers, **{name: body.get(name) for name in BODY_FIELDS}}
         embed = {name: body.get(name) for name in EMBEDDED}
         body = [body.get("args") or [], body.get("kwargs") or {}, embed]
     id = headers.get("id") or properties.get("correlation_id")
     if not isinstance(headers.get("task"), str) or not isinstance(id, str) or not id:
-        raise ValueError("it has no task or no id: it is no message of Celery")
+        raise ValueError("it has no task or no id: it is not a message of Celery")
     if not isinstance(body, list) or len(body) != 3:
         raise ValueError("its body is not [args, kwargs, embed]")
     told = {**headers, "id": id, "priority": properties.get("priority")}

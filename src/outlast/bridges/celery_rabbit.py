@@ -1,9 +1,9 @@
-"""A queue of Celery in RabbitMQ: messages move to a queue of ours, and are stored from there.
+"""A Celery queue in RabbitMQ: messages move to a queue of the bridge, and are stored from there.
 
     [celery] ─▶ publish and acknowledge in one transaction ─▶ [outlast.celery] ─▶ job ─▶ acknowledge
 
-A message that was stored and not acknowledged is delivered again: from a queue that only bridges
-read, so that no worker of Celery runs what is a job already.
+A message that was stored but not acknowledged is delivered again from a queue that only bridges
+read, so that no Celery worker runs a task that is already a job.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aio_pika.abc import AbstractIncomingMessage
 
 OWN_PREFIX = "outlast."
-LOOK_S = 0.2  # at one queue, before the other
+POLL_S = 0.2  # of one queue, before the other
 
 
 class MovedQueue:
@@ -58,13 +58,13 @@ class MovedQueue:
         until, pause = time.monotonic() + wait, 0.0
         while True:
             moved = await self._move(limit, min(pause, max(0.0, until - time.monotonic())))
-            found = await self._own.receive(limit, LOOK_S if moved else 0.0)
+            found = await self._own.receive(limit, POLL_S if moved else 0.0)
             if found or time.monotonic() >= until:
                 return found
-            pause = LOOK_S
+            pause = POLL_S
 
     async def _move(self, limit: int, wait: float) -> int:
-        """Move messages that Celery's queue has for us; all of them, or none."""
+        """Move messages from Celery's queue, all of them or none."""
         assert self._consumer is not None
         with rabbit_outages():
             found = await self._consumer.take(limit, wait)
@@ -80,11 +80,11 @@ class MovedQueue:
             for one in found:
                 await self._publish(underlay, one)
                 await one.ack()
-            # The broker routes at the commit, and drops what has no queue: somebody may have
-            # deleted ours since it was declared.
+            # The broker routes at the commit, and drops messages without a queue: the bridge's
+            # queue may have been deleted since it was declared.
             await underlay.queue_declare(self._moved_to, durable=True)
             await underlay.tx_commit()
-        except BaseException:  # or another worker's commit would contain half of it
+        except BaseException:  # otherwise another worker's commit would include a part of it
             with suppress(Exception):
                 await channel.close()
             raise
@@ -102,7 +102,7 @@ class MovedQueue:
         await self._own.hand_back(messages)
 
     async def lag(self) -> int | None:
-        """Messages of both queues."""
+        """The number of messages in both queues."""
         with rabbit_outages():
             channel = await self._own.channel(publisher_confirms=False)
             try:

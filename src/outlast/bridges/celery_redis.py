@@ -1,11 +1,11 @@
-"""The lists of a queue of Celery in Redis: take messages and hold them until they are stored.
+"""The Redis lists of a Celery queue: messages are taken and held until they are stored.
 
     LPUSH by producers ─▶ [celery] ─▶ RPOP, HSET, ZADD (one script) ─▶ HDEL, ZREM once it is stored
                                         ▲                  │
                                         └── taken again ◀──┘ held longer than `idle` seconds
 
-A message is always in a list or in the hash: a kill at any point loses none. Once taken it does not
-go back to the list, where a worker of Celery might run what is a job already. Celery's own
+A message is always in a list or in the hash: a kill at any point loses none. Once taken, it does
+not return to the list, where a Celery worker might run a task that is already a job. Celery's own
 structures (`unacked`, `unacked_index`) are left alone. Kombu keeps a list for each of four
 priorities, the first of which has the queue's own name.
 """
@@ -29,7 +29,7 @@ PRIORITY_STEPS = (0, 3, 6, 9)
 SEPARATOR = "\x06\x16"
 
 # KEYS of all scripts: the lists, the hash, the index.
-# ARGV: how many, a name for this call, the seconds after which a message is held by nobody.
+# ARGV: the limit, a name for this call, the seconds after which a held message is taken again.
 TAKE = """
 local lists, hash, index, limit = #KEYS - 2, KEYS[#KEYS - 1], KEYS[#KEYS], tonumber(ARGV[1])
 local time, found = redis.call('TIME'), {}
@@ -54,7 +54,7 @@ for i = 1, lists do
 end
 return found
 """
-# ARGV: how many at the most.
+# ARGV: the limit.
 GIVE_BACK = """
 local hash, index = KEYS[#KEYS - 1], KEYS[#KEYS]
 local ids = redis.call('ZREVRANGE', index, 0, ARGV[1] - 1)
@@ -97,7 +97,7 @@ class CeleryList:
             return await self._connection.client.eval(text, len(keys), *keys, *given)
 
     async def receive(self, limit: int, wait: float) -> Sequence[Message]:
-        """Messages that nobody holds any more, else those of the lists: the urgent ones first."""
+        """Messages whose hold has expired, else those of the lists, by priority."""
         until, pause = time.monotonic() + wait, POLL_MIN_S
         while True:
             if found := await self._script(TAKE, limit, new_instance_id(), self._idle):
@@ -119,22 +119,22 @@ class CeleryList:
                 await pipe.execute()
 
     async def hand_back(self, messages: Sequence[Message]) -> None:
-        """Held by nobody from now on. Not to the list: a commit whose answer was lost may have made
-        a job of it."""
+        """Release held messages, but not to the list: a commit whose response was lost may have
+        stored them as jobs."""
         with redis_outages():
             await self._connection.client.zadd(
                 self._index, dict.fromkeys((m.receipt for m in messages), 0)
             )
 
     async def give_back(self) -> int:
-        """Put all messages that are held back into Celery's lists."""
+        """Return all held messages to Celery's lists."""
         moved = 0
         while found := await self._script(GIVE_BACK, GIVE_BACK_AT_ONCE):
             moved += found
         return moved
 
     async def lag(self) -> int | None:
-        """Messages in the lists, and those that were taken and are not stored."""
+        """The number of messages in the lists, and of those that were taken and are not stored."""
         with redis_outages():
             async with self._connection.client.pipeline(transaction=False) as pipe:
                 for name in self._lists:

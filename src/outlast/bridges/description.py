@@ -1,11 +1,11 @@
-"""How a bridge is shown in tables: nothing that its author did not mean to show."""
+"""Description of a bridge for tables, without secrets."""
 
 from __future__ import annotations
 
 
 def description(bridge: object) -> str:
-    """A bridge by the `__repr__` that its author wrote, else by the name of its class: a generated
-    one shows all fields, passwords included."""
+    """The `__repr__` that a bridge's author wrote, else the name of its class: a generated
+    `__repr__` shows all fields, including passwords."""
     kind = type(bridge)
     shown = kind.__repr__
     generated = hasattr(shown, "__wrapped__") and hasattr(kind, "__dataclass_fields__")

@@ -1,4 +1,4 @@
-"""One webhook source in one service: a verified message becomes a job, committed."""
+"""A webhook source in a service: stores a verified message as a job."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ class Hook:
     def verified(
         self, head: SignedHead, headers: Mapping[str, str], body: bytes
     ) -> tuple[Message, list[tuple[NewJob, bool]]]:
-        """The message of a request and its job; `WebhookRefused`, if it is not the sender's."""
+        """The message of a request and its job; raises `WebhookRefused` if it is not the
+        sender's."""
         message = self.http.message(head, headers, body)
         return message, self._inserter.jobs_of([message])
 
     async def store(self, message: Message, made: Sequence[tuple[NewJob, bool]]) -> bool:
-        """Commit the job of a message, once. False: the queue has no room, and nothing was done."""
+        """Commit the job of a message, once; returns False if the queue has no room."""
         try:
             await self._queue.check_retention()
             room = await self._queue.room()

@@ -47,7 +47,7 @@ class Http:
         self._secret_env = secret_env
         self._keys = None if secret is None else self._style.keys(_listed(secret))
         self.tolerance = seconds("tolerance", tolerance, above=0.0) or DEFAULT_TOLERANCE_S
-        # A message may come again for as long as its signature is accepted, whoever sends it.
+        # A message may be repeated by anyone for as long as its signature is accepted.
         self.redelivery = max(seconds("redelivery", redelivery) or 0.0, 2 * self.tolerance)
         self._headers = frozenset(name.lower() for name in _names(headers))
         if id_header is not None and self._style.id_header is None:
@@ -56,7 +56,7 @@ class Http:
         self._id_header = None if id_header is None else id_header.lower()
 
     def keys(self) -> tuple[bytes, ...]:
-        """The keys of the secrets; `InvalidOption`, if the environment lacks them."""
+        """The keys of the secrets; raises `InvalidOption` if the environment lacks them."""
         if self._keys is None:
             secrets = os.environ.get(str(self._secret_env), "").split()
             if not secrets:
@@ -66,12 +66,12 @@ class Http:
         return self._keys
 
     def read_head(self, headers: Mapping[str, str]) -> SignedHead:
-        """What the headers (with names in lower case) claim; `WebhookRefused`, if no body could
-        make it true."""
+        """Read the claims of the headers (with names in lower case); raises `WebhookRefused` if no
+        body could match them."""
         return self._style.read(headers, self.tolerance, self._id_header)
 
     def message(self, head: SignedHead, headers: Mapping[str, str], body: bytes) -> Message:
-        """The message of a request, if a key signed it; else `WebhookRefused`."""
+        """The message of a request; raises `WebhookRefused` unless a key signed it."""
         head.check(self.keys(), body)
         kept = {name: value for name, value in headers.items() if self._keeps(name)}
         return Message(head.id_in(body), body, headers=kept)

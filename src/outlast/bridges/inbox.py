@@ -1,4 +1,4 @@
-"""Inbox: what `ol.source(…)` declares, and how a message becomes a job, once."""
+"""Inbox: the declaration of `ol.source(…)`, and the conversion of each message to one job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Decode = Callable[[Message], Any]
 
 
 class Inbox:
-    """A source, and the task that its messages become jobs of."""
+    """A source and the task of its jobs."""
 
     def __init__(  # noqa: PLR0913 - as the contract has it
         self,
@@ -77,7 +77,8 @@ class Inbox:
         return self.task._options
 
     def job(self, message: Message, limit: int) -> tuple[NewJob, bool]:
-        """The job of a message; False: it could not be decoded, and the job will be dead."""
+        """The job of a message, and whether the message could be decoded: otherwise the job becomes
+        dead."""
         try:
             return self._new_job(message, self._args(message, limit)), True
         except _Undecodable as error:
@@ -91,7 +92,7 @@ class Inbox:
     def _new_job(self, message: Message, args: str) -> NewJob:
         fields = self.definition._job_fields(self._options)
         job = NewJob(id=new_job_id(), task=self.definition.name, args=args, **fields)
-        # Messages without an id must not be taken for each other: each delivery is a new one.
+        # Messages without an id must not count as repeats: each delivery is a new message.
         job.key = message_key(self.name, message.id or job.id)
         job.trace = valid_traceparent(message.headers.get("traceparent"))
         return job
@@ -112,15 +113,15 @@ class Inbox:
         if len(whole) > limit:  # the arguments alone may fit
             whole = with_message(text, message, raw=False)
         if len(whole) > limit:
-            problem = f"the message takes {len(whole):,} bytes, of {limit:,} that a job may"
+            problem = f"the message has {len(whole):,} bytes, the limit of a job is {limit:,}"
             raise self._refused(message, problem, limit)
         return whole
 
     def _mismatch(
         self, message: Message, given: dict[str, Any], error: InvalidArguments, limit: int
     ) -> _Undecodable:
-        """A message that is JSON and does not fit the task: kept as it is, so that it can be
-        retried when the task has been fixed."""
+        """A JSON message that does not fit the task: stored unchanged, so that it can be retried
+        when the task has been fixed."""
         with suppress(ValueError, TypeError, RecursionError):
             text = json.dumps(given, allow_nan=False)
             whole = with_message(text, message)
@@ -141,7 +142,7 @@ class Inbox:
 
 
 class _Undecodable(Exception):
-    """A message that cannot be a call of the task; with the arguments of the job that says so."""
+    """A message that cannot be a call of the task, with the arguments of its dead job."""
 
     def __init__(self, args_text: str) -> None:
         super().__init__()
@@ -158,18 +159,18 @@ def message_key(source: str, id: str) -> str:
 
 
 def check_name_is_free(known: Inbox | None, made: Inbox) -> None:
-    """A module that is imported again declares the same source again."""
+    """Refuse a name that another source has; a repeated import declares the same source again."""
     if known is not None and repr(known) != repr(made):
         raise InvalidOption(option="name", reason=f"{made.name!r} is taken by {known!r}")
 
 
 def check_retention(redelivery: float, retention: RetentionSettings, name: str) -> None:
-    """A job's key lasts as long as its row: it must outlast the broker's redeliveries."""
+    """Check that the row of a job, and so its key, outlasts the broker's redeliveries."""
     kept = min(retention.keep_succeeded, retention.keep_cancelled)
     if kept < redelivery:
         raise InvalidOption(
             option="source",
-            reason=f"{name!r} may redeliver for {redelivery:g} s, and ended jobs, whose keys tell"
+            reason=f"{name!r} may redeliver for {redelivery:g} s, but ended jobs, whose keys show"
             f" known messages, are kept for {kept:g} s: raise keep_succeeded and keep_cancelled, or"
             " give the source a shorter redelivery=…",
         )

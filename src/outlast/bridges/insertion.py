@@ -1,4 +1,4 @@
-"""Insert the jobs of messages, each once, however they came."""
+"""Insertion of the jobs of messages, each once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ InsertJobs = Callable[[list[NewJob]], Awaitable[set[str]]]  # durable when it re
 
 
 class InsertedMessages(NamedTuple):
-    """What became of messages: how many were new, and how many undecodable."""
+    """The numbers of messages that were new and that were undecodable."""
 
     new: int
     undecodable: int
@@ -31,7 +31,7 @@ class MessageInserter:
     async def insert(
         self, messages: Sequence[Message], made: Sequence[tuple[NewJob, bool]] | None = None
     ) -> InsertedMessages:
-        """Insert the jobs of messages; `made`: as `jobs_of` has made them already."""
+        """Insert the jobs of messages; `made`: the jobs, if `jobs_of` was called before."""
         made = self.jobs_of(messages) if made is None else made
         undecodable = sum(not fits for _, fits in made)
         try:
@@ -40,7 +40,7 @@ class MessageInserter:
         except StoreError as error:
             if not error.refused:
                 raise
-        # One of them is at fault, and must not hold up the others.
+        # One of them is at fault, and must not delay the others.
         return await self._insert_singly(messages)
 
     def jobs_of(self, messages: Sequence[Message]) -> list[tuple[NewJob, bool]]:

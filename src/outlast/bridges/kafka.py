@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DELIVERY_TIMEOUT_S = 15.0  # below the timeout of an outbox, so that the client says why
-POLL_SLICE_S = 0.5  # the longest that a stop waits for; local, it asks the broker nothing
+DELIVERY_TIMEOUT_S = 15.0  # below the timeout of an outbox, so that the client reports the reason
+POLL_SLICE_S = 0.5  # maximum delay of a stop; a poll is local, without a request to the broker
 DEFAULT_LIMITS = Limits(items=1000, bytes=16_000_000)
 OURS = (
     "bootstrap.servers", "group.id", "enable.idempotence", "acks", "enable.auto.commit",
@@ -72,7 +72,7 @@ class Kafka:
     async def open(self) -> None:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="kafka")
         with _outages():
-            if self._group is None:  # else it is made when it is used
+            if self._group is None:  # otherwise it is created on first use
                 self._producer = await self._in_thread(self._connected_producer)
             else:
                 self._consumer = await self._in_thread(self._connected_consumer)
@@ -115,7 +115,7 @@ class Kafka:
         return consumer
 
     def _common(self) -> dict[str, object]:
-        # Errors are raised by calls; the client's own lines would tell them again and again.
+        # Errors are raised by calls; the client would log them repeatedly.
         return {"bootstrap.servers": self._servers, "log_level": 0, "error_cb": _ignore}
 
     async def close(self) -> None:
@@ -123,7 +123,7 @@ class Kafka:
         producer, self._producer = self._producer, None
         consumer, self._consumer = self._consumer, None
         if producer is not None:
-            producer.purge(blocking=False)  # what is sent later would overtake
+            producer.purge(blocking=False)  # later messages would overtake queued ones
         if threads is None:
             return
         loop = asyncio.get_running_loop()
@@ -136,7 +136,7 @@ class Kafka:
             threads.shutdown(wait=False)
 
     async def _in_thread(self, function: Callable[..., T], *given: object) -> T:
-        """Calls follow each other: one thread uses the client."""
+        """Call a function in the one thread that uses the client, one call at a time."""
         if self._threads is None:
             raise SinkDown("it is not open")
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *given)
@@ -183,7 +183,7 @@ class Kafka:
             try:
                 producer.produce(topic, **given)
                 return
-            except BufferError:  # more than the client holds: send some first
+            except BufferError:  # the client's buffer is full: send some first
                 producer.poll(0.1)
 
     def _outcome(self, report: object) -> SendOutcome:
@@ -199,8 +199,8 @@ class Kafka:
             return Bad(reason)
         if error.code() in _of_topic(KafkaError) and callable(self._topic):
             return Retry(reason)
-        # A failure that is not a message's. Others of the batch may have been sent: they are sent
-        # again, under the same id.
+        # No message is at fault. Other messages of the batch may have been sent: they are sent
+        # again, with the same id.
         raise SinkDown(reason)
 
     # Source
@@ -222,19 +222,19 @@ class Kafka:
                 return [read_record(record) for record in records]
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
-        """Commit offsets: of each partition, up to the first message that is not stored."""
+        """Commit the offsets of each partition up to the first message that is not stored."""
         consumer = self._require_group()
         with _outages():
             await self._in_thread(consumer.stored, [one.receipt for one in messages])
 
     async def hand_back(self, messages: Sequence[Message]) -> None:
-        """Go back to the first of them, in each partition."""
+        """Seek to the first of these messages in each partition."""
         consumer = self._require_group()
         with _outages():
             await self._in_thread(consumer.go_back, [one.receipt for one in messages])
 
     async def lag(self) -> int | None:
-        """Records that the group has not committed, in all partitions."""
+        """The number of records that the group has not committed, in all partitions."""
         consumer = self._require_group()
         with _outages():
             return await asyncio.to_thread(consumer.lag)
@@ -268,7 +268,7 @@ def _require_broker(client: Producer | Consumer) -> None:
 
 
 def _bad(errors: Any) -> set[int]:
-    """Errors that a message brings upon itself."""
+    """Error codes for which the message is at fault."""
     return {
         errors.MSG_SIZE_TOO_LARGE, errors.INVALID_MSG, errors.INVALID_MSG_SIZE,
         errors.INVALID_RECORD, errors.INVALID_TIMESTAMP, errors.RECORD_LIST_TOO_LARGE,
@@ -294,7 +294,7 @@ def _outages() -> Iterator[None]:
 
 
 def _ignore(error: KafkaError) -> None:
-    """Calls raise it."""
+    """Ignore an error that calls raise as well."""
 
 
 def _checked_options(options: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A consumer of Kafka as a member of its group: what it polls, commits and goes back to."""
+"""A Kafka consumer as a member of its group: polls, commits and seeks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Place = tuple[str, int, int]  # topic, partition, offset
 
 
 class GroupMember:
-    """A member of the group, and what it has received. Used by one thread, `lag` excepted."""
+    """A member of the group and its received records. Used by one thread, except for `lag`."""
 
     def __init__(self, options: dict[str, Any], topic: str) -> None:
         from confluent_kafka import Consumer
@@ -38,18 +38,18 @@ class GroupMember:
         self._offsets.lost((one.topic, one.partition) for one in partitions)
 
     def poll(self, limit: int, wait: float) -> list[Record]:
-        """The first record that comes, and what has been fetched by then."""
+        """The first record that arrives, and the records fetched by then."""
         first = self.client.poll(wait)
         if first is None:
             return []
-        # At once: a call of the client may tell that its partition is another's.
+        # At once: a later call may report that its partition was reassigned.
         found = self._good([first])
         if limit > 1:
             found += self._good(self.client.consume(limit - 1, 0.0))
         return found
 
     def _good(self, records: Sequence[Record]) -> list[Record]:
-        """All but what the client says of itself, noted as received."""
+        """The records without the client's own events, noted as received."""
         found: list[Record] = []
         problem: KafkaError | None = None
         for record in records:
@@ -59,7 +59,7 @@ class GroupMember:
                 found.append(record)
             elif not _passes(error):
                 problem = error
-        if problem is not None and not found:  # else it is told again
+        if problem is not None and not found:  # otherwise the client reports it again
             raise SinkDown(f"{problem.name()}: {problem.str()}")
         return found
 
@@ -77,7 +77,7 @@ class GroupMember:
         except KafkaException as error:
             if not _rebalanced(error.args[0]):
                 raise
-            return  # they are delivered to the next owner, who finds them known
+            return  # they are delivered to the next owner, which finds their jobs
         self._offsets.committed(positions)
 
     def go_back(self, places: Sequence[Place]) -> None:
@@ -87,7 +87,7 @@ class GroupMember:
         for topic, partition, offset in places:
             first[topic, partition] = min(offset, first.get((topic, partition), offset))
         for where, offset in first.items():
-            with suppress(KafkaException):  # not ours any more: its next owner has it
+            with suppress(KafkaException):  # reassigned: its next owner receives them
                 self.client.seek(TopicPartition(*where, offset))
 
     def lag(self) -> int | None:
@@ -106,15 +106,15 @@ class GroupMember:
 
 
 async def returned(polling: asyncio.Future[list[Record]], consumer: GroupMember) -> None:
-    """A poll whose caller was cancelled: what it found is received again."""
+    """Return the records of a poll whose caller was cancelled, so that they are received again."""
     with suppress(Exception):
         records = await polling
         consumer.go_back([_place(record) for record in records])
 
 
 def read_record(record: Record) -> Message:
-    """A record's id is `outlast-id`, else its place, with its time: a topic that was deleted and
-    created again counts from 0 again."""
+    """The message of a record. Its id is `outlast-id`, else topic, partition, offset and time: the
+    offsets of a topic that was deleted and created again start at 0."""
     topic, partition, offset = _place(record)
     given = record.headers() or []
     headers = {
@@ -140,7 +140,7 @@ def _text(value: object) -> str:
 
 
 def _passes(error: KafkaError) -> bool:
-    """Events of a consumer that it gets over by itself."""
+    """Whether a consumer recovers from an event by itself."""
     from confluent_kafka import KafkaError as Errors
 
     known = {Errors._PARTITION_EOF, Errors._MAX_POLL_EXCEEDED, Errors.REBALANCE_IN_PROGRESS}

@@ -1,8 +1,8 @@
-"""Keys whose messages failed: others of the same key that were claimed with them are not sent.
+"""Failures by key: later messages of a key that were claimed with a failed one are not sent.
 
-One worker claims a run of a key's messages at once, and may send them in several batches. When one
-fails, it waits in the database, and holds its key there; those of the run that follow it here are
-released. A message that was claimed later than the failed one is free: the database let it pass.
+A worker claims a run of a key's messages at once, and may send them in several batches. When one
+fails, it waits in the database and blocks its key there; the later messages of the run are released
+here. A message that was claimed after the failed one is not blocked: the database let it pass.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from ..model.claim import Claim
 from ..model.errors import NotAttempted, Permanent
 
-MAX_KEYS = 10_000  # that are remembered; of more, the oldest are forgotten
+MAX_KEYS = 10_000  # with failures; beyond it, the oldest are dropped
 
 
 class KeyFailures:
     def __init__(self) -> None:
         self._failed: dict[
             str, tuple[float, str]
-        ] = {}  # lane: when the message was claimed; its id
+        ] = {}  # by lane: the claim time of the message, and its id
 
     def held_back(self, claims: Sequence[Claim]) -> dict[int, BaseException]:
         """The messages that must not be sent now, by position."""
@@ -31,7 +31,7 @@ class KeyFailures:
         return held
 
     def note(self, claims: Sequence[Claim], failures: Mapping[int, BaseException]) -> None:
-        """Learn how a batch went. A message that is dead lets the next one pass."""
+        """Note the result of a batch. A dead message lets the next one pass."""
         for position, claim in enumerate(claims):
             lane, error = claim.lane or "", failures.get(position)
             known = self._failed.get(lane)

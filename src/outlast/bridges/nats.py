@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
 MESSAGE_ID = "Nats-Msg-Id"
-LOST = "\ufffd"  # the client library puts it for bytes that are not UTF-8
+LOST = "\ufffd"  # in place of bytes that are not UTF-8, by the client library
 CONNECT_TIMEOUT_S = 5.0
 ACK_TIMEOUT_S = 10.0
-PULL_TIMEOUT_S = 5.0  # for the answer to a pull that does not wait
+PULL_TIMEOUT_S = 5.0  # for the response to a pull that does not wait
 DEFAULT_ACK_WAIT_S = 30.0
 DEFAULT_LIMITS = Limits(items=500, bytes=16_000_000)
-MAX_STATUSES = 100  # of requests that nobody waits for any more
+MAX_STATUSES = 100  # of requests that are no longer awaited
 TOO_LARGE = 10054  # the stream's own limit for one message
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
@@ -80,7 +80,7 @@ class Nats:
     async def open(self) -> None:
         from nats.aio.client import Client
 
-        # Not by `nats.connect`, which leaves a client that failed for nobody to close.
+        # Not by `nats.connect`, which does not close a client that fails.
         self._client = Client()
         with _outages():
             # A session that failed is closed and opened anew, so the client need not reconnect.
@@ -128,7 +128,7 @@ class Nats:
             return
         try:
             if pull is not None and not client.is_closed:
-                with suppress(Exception):  # they come again by themselves, later
+                with suppress(Exception):  # the broker delivers them again later
                     await _nak(client, pull.arrived)
         finally:
             await client.close()
@@ -165,11 +165,11 @@ class Nats:
         try:
             await js.publish(subject, message.raw, headers=headers, stream=self._stream)
         except errors.MaxPayloadError:
-            return Bad(f"{message.size:,} bytes: the server takes {client.max_payload:,}")
+            return Bad(f"{message.size:,} bytes: the server accepts {client.max_payload:,}")
         except (errors.BadSubjectError, errors.BadHeaderError) as error:
             return Bad(f"{error}: {subject!r:.80}")
         except NoStreamResponseError:
-            return await self._nobody_stores(client, subject)
+            return await self._unacknowledged(client, subject)
         except ServiceUnavailableError:
             raise
         except APIError as error:
@@ -177,8 +177,8 @@ class Nats:
             return Bad(reason) if error.err_code == TOO_LARGE else Retry(reason)
         return None
 
-    async def _nobody_stores(self, client: Client, subject: str) -> SendOutcome:
-        """Nobody answered: is there no stream, or is it away?"""
+    async def _unacknowledged(self, client: Client, subject: str) -> SendOutcome:
+        """The outcome without an acknowledgement: the stream is missing or unavailable."""
         from nats.js.errors import NotFoundError
 
         try:
@@ -188,7 +188,7 @@ class Nats:
             if isinstance(self._subject, str):  # so no message can be sent
                 raise SinkDown(f"{problem}: create one") from None
             return Bad(problem)
-        raise SinkDown(f"the stream {stream} does not answer")
+        raise SinkDown(f"the stream {stream} does not respond")
 
     # Source
 
@@ -212,7 +212,7 @@ class Nats:
             await _nak(client, [one.receipt for one in messages])
 
     async def lag(self) -> int | None:
-        """Messages that the consumer has not been given, and those that it has not acknowledged."""
+        """The number of messages not delivered to the consumer, or not acknowledged by it."""
         pull = self._require_durable()
         with _outages():
             info = await self._nats.jetstream().consumer_info(pull.stream, pull.durable)
@@ -234,8 +234,8 @@ class Nats:
 
 
 class _Pull:
-    """Requests to a pull consumer, and what arrived. A call that is cancelled leaves what has
-    arrived for the next one."""
+    """Requests to a pull consumer, and the messages that arrived. A cancelled call leaves them for
+    the next one."""
 
     def __init__(self, client: Client, stream: str, durable: str) -> None:
         self.stream, self.durable = stream, durable
@@ -243,7 +243,7 @@ class _Pull:
         self._inbox = client.new_inbox()
         self._client = client
         self.arrived: deque[Msg] = deque()
-        self._statuses: dict[str, str] = {}  # how a request ended, by its inbox
+        self._statuses: dict[str, str] = {}  # final status of a request, by its inbox
         self._requests = 0
         self._changed = asyncio.Event()
         self._ended = False
@@ -252,7 +252,7 @@ class _Pull:
         await self._client.subscribe(f"{self._inbox}.*", cb=self._on_message)
 
     async def take(self, client: Client, limit: int, wait: float) -> list[Msg]:
-        """What is there; else the first that comes, and what is there by then."""
+        """The messages that have arrived; else wait for the first one."""
         if not self.arrived:
             await self._request(client, {"batch": limit, "no_wait": True}, limit, PULL_TIMEOUT_S)
         if not self.arrived and wait > 0:
@@ -266,7 +266,7 @@ class _Pull:
     async def _request(
         self, client: Client, request: dict[str, Any], enough: int, timeout: float
     ) -> None:
-        """Ask for messages, and wait until there are enough or the server says that it is all."""
+        """Request messages, and wait until enough have arrived or the server ends the request."""
         self._requests += 1
         inbox = f"{self._inbox}.{self._requests}"
         await client.publish(self._next, json.dumps(request).encode(), reply=inbox)
@@ -280,7 +280,7 @@ class _Pull:
         if len(self._statuses) > MAX_STATUSES:
             self._statuses.clear()
         if status and not status.startswith(("404", "408")):
-            raise ConnectionError(f"the consumer {self.durable} answered {status}")
+            raise ConnectionError(f"the consumer {self.durable} responded {status}")
 
     async def _on_message(self, message: Msg) -> None:
         if message.subject.startswith(self._inbox):
@@ -304,9 +304,9 @@ async def _nak(client: Client, messages: Sequence[Msg] | deque[Msg]) -> None:
 
 
 def _read(received: Msg) -> Message:
-    """A message's id is its Nats-Msg-Id, else its place in the stream, with the time at which it
-    was stored: a stream that was deleted and created again counts from 1 again. An id that lost
-    bytes when it was decoded may be another's, too."""
+    """A received message. Its id is its Nats-Msg-Id, else its sequence number in the stream with
+    its time: the numbers of a stream that was deleted and created again start at 1. An id that lost
+    bytes when it was decoded may not be unique, so it is not used."""
     headers = {name: str(value) for name, value in (received.headers or {}).items()}
     id = headers.pop(MESSAGE_ID, None)
     if not id or LOST in id:
@@ -320,7 +320,7 @@ def _read(received: Msg) -> Message:
 
 @contextmanager
 def _outages() -> Iterator[None]:
-    """Errors of the connection and of the server, as `SinkDown`."""
+    """Raise errors of the connection and of the server as `SinkDown`."""
     from nats.errors import Error
 
     try:
@@ -330,7 +330,7 @@ def _outages() -> Iterator[None]:
 
 
 async def _ignore(error: Exception) -> None:
-    """Calls raise it."""
+    """Ignore an error that calls raise as well."""
 
 
 def _fits(name: str, value: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which offset of a partition may be committed: everything before it is stored."""
+"""Offsets of partitions: which one may be committed, because everything before it is stored."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ Partition = tuple[str, int]  # topic and number
 
 
 class Offsets:
-    """Of each partition that is ours: the offsets that were received and are not stored."""
+    """The offsets that were received and are not stored, for each assigned partition."""
 
     def __init__(self) -> None:
         self._waiting: dict[Partition, set[int]] = {}
-        self._next: dict[Partition, int] = {}  # behind the last one received
+        self._next: dict[Partition, int] = {}  # after the last one received
         self._committed: dict[Partition, int] = {}
 
     def received(self, partition: Partition, offset: int) -> None:
         self._waiting.setdefault(partition, set()).add(offset)
         self._next[partition] = max(self._next.get(partition, 0), offset + 1)
-        self._committed.setdefault(partition, offset)  # where it began
+        self._committed.setdefault(partition, offset)  # the first offset received
 
     def stored(self, partition: Partition, offset: int) -> None:
-        """Offsets of a partition that is not ours any more are its next owner's business."""
+        """Note a stored offset; ignored for a partition that was reassigned."""
         self._waiting.get(partition, set()).discard(offset)
 
     def to_commit(self) -> dict[Partition, int]:
-        """Where each partition goes on after a restart, as far as that has changed."""
+        """The position at which each partition continues after a restart, if it has changed."""
         positions = {
             partition: min(waiting, default=self._next[partition])
             for partition, waiting in self._waiting.items()
@@ -38,7 +38,7 @@ class Offsets:
                 self._committed[partition] = offset
 
     def lost(self, partitions: Iterable[Partition]) -> None:
-        """They are another consumer's now."""
+        """Drop partitions that were reassigned to another consumer."""
         for partition in partitions:
             self._waiting.pop(partition, None)
             self._next.pop(partition, None)

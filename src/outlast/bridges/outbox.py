@@ -5,8 +5,8 @@
                                                            ├── Retry ──────── retried alone
                                                            └── SinkDown ───── unspent, breaker opens
 
-Messages without a key are in the queue of the outbox's name, claimed as any. Those with a key are
-in `NAME.keyed`: each key is an ordered lane, so one batch at a time owns it.
+Messages without a key are in the queue of the outbox's name, claimed like any other. Messages with
+a key are in `NAME.keyed`: each key is an ordered lane, so one batch at a time owns it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .session import session_of
 if TYPE_CHECKING:
     from ..client.client import Outlast
 
-KEYED = ".keyed"  # added to the name of an outbox: the queue and task of messages with a key
+KEYED = ".keyed"  # suffix of the queue and task of messages with a key
 DEFAULT_RETRY = Retry(max_attempts=10, base=1.0, cap=300.0)
 DEFAULT_TIMEOUT_S = 30.0
 TASK_OPTIONS = ("retry", "breaker", "timeout")
@@ -51,7 +51,8 @@ TRACEPARENT = "traceparent"
 
 
 class Outbox:
-    """What `ol.outbox(…)` makes: publish messages, in your own transaction if you like."""
+    """An outbox, created by `ol.outbox(…)`: publishes messages, optionally in your own
+    transaction."""
 
     def __init__(
         self, app: Outlast, name: str, sink: Sink, batch: Batch, options: dict[str, Any]
@@ -88,7 +89,7 @@ class Outbox:
 
     @property
     def queues(self) -> tuple[str, str]:
-        """Of messages without a key, and of those with one."""
+        """The queues of messages without and with a key."""
         return self.queue, self.queue + KEYED
 
     # Publish
@@ -144,7 +145,7 @@ class Outbox:
     # Pause
 
     def pause(self) -> None:
-        """Stop sending, for all workers. Both queues are paused."""
+        """Stop sending on all workers: pause both queues."""
         for queue in self.queues:
             self._app.pause(queue)
 
@@ -176,7 +177,7 @@ class Outbox:
             raise BatchFailed(failures)
 
     async def _send(self, messages: Sequence[Message]) -> Failures:
-        """Send messages: the errors of those that were not sent, by position."""
+        """Send messages; returns the errors of those that were not sent, by position."""
         sink = await self._opened()
 
         async def send(some: Sequence[Message]) -> Sequence[SendOutcome]:
@@ -200,7 +201,7 @@ class Outbox:
             self.counts[claim.queue, claim.task, result] += number
 
     async def _opened(self) -> Sink:
-        """The sink, connected. One that cannot be opened is down, whatever it says."""
+        """The connected sink. Any error in `open` counts as `SinkDown`."""
         try:
             async with asyncio.timeout(self._timeout):
                 return await self.session.opened()
@@ -210,8 +211,8 @@ class Outbox:
             raise SinkDown(f"it cannot be opened: {error_summary(error)}") from error
 
     async def _deliver_keyed(self, items: list[dict[str, Any]], ctx: BatchContext) -> None:
-        """The same for messages with keys: batches of this process follow each other, so that those
-        of a key that were claimed together are sent in order, in whichever batches they are."""
+        """Send a batch of messages with keys, one batch of this process at a time, so that messages
+        of a key that were claimed together are sent in order even in different batches."""
         claims = [one._claim for one in ctx.items]
         async with self._lock():
             held = self.key_failures.held_back(claims)
@@ -238,7 +239,7 @@ class Outbox:
 
 
 def define(app: Outlast, name: str, sink: Sink, batch: Batch, options: dict[str, Any]) -> Outbox:
-    """The two tasks that send, and the limits that keep the order."""
+    """Define the two tasks that send, and the limits that keep the order."""
     outbox = Outbox(app, name, sink, batch, dict(options))
     known = app.declared_outboxes.get(name)
     if known is not None and repr(known) != repr(outbox):
@@ -250,7 +251,7 @@ def define(app: Outlast, name: str, sink: Sink, batch: Batch, options: dict[str,
 
 
 def lane_of(key: str | None) -> str | None:
-    """The lane of a key: itself, or a digest where it is no name."""
+    """The lane of a key: the key itself, or a digest if it is not a valid name."""
     if key is None:
         return None
     if not isinstance(key, str) or not key:
@@ -263,7 +264,7 @@ def lane_of(key: str | None) -> str | None:
 
 
 def _item(value: object, key: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:
-    """What is stored of a message."""
+    """The stored form of a message."""
     item: dict[str, object] = {"value": value}
     if isinstance(value, bytes | bytearray | memoryview):
         item = {"bytes": base64.b64encode(value).decode()}
@@ -275,14 +276,14 @@ def _item(value: object, key: str | None, headers: Mapping[str, str] | None) -> 
 
 
 def _message(item: Mapping[str, Any], claim: Claim) -> Message | Permanent:
-    """The message of a job: its id is the job's, on every attempt. Another program may have stored
-    something else: that is dead, and no other message suffers from it."""
+    """The message of a job, with the job's id on every attempt. A job of another program, without
+    a message, becomes dead, and delays no other message."""
     try:
         key, headers = item.get("key"), _checked_headers(item.get("headers") or {})
         lane_of(key)
         raw = _raw(item)
     except (InvalidOption, ValueError, TypeError) as error:
-        return Permanent(f"it is no message of an outbox: {error_summary(error)}")
+        return Permanent(f"it is not a message of an outbox: {error_summary(error)}")
     if TRACEPARENT not in headers and (trace := valid_traceparent(claim.trace)) is not None:
         headers[TRACEPARENT] = trace
     return Message(claim.id, raw, key, headers)

@@ -1,6 +1,6 @@
-"""What a broker has to offer: `Sink` takes messages of an outbox, `Source` gives messages.
+"""Protocols of brokers: a `Sink` sends the messages of an outbox, a `Source` receives messages.
 
-Both are asyncio: a client that blocks is called with `asyncio.to_thread`. One object may be both.
+Both are asyncio: call a blocking client with `asyncio.to_thread`. One object may be both.
 `open` is called before the first message, in the event loop of the worker, and again after `close`.
 """
 
@@ -19,8 +19,8 @@ DEFAULT_REDELIVERY_S = 86_400.0
 
 
 class SinkDown(DependencyDown):
-    """Raise in `open` or `send`: the broker is away, whichever message is sent. No attempt is
-    spent; the outbox stops calling, and one message at a time probes it."""
+    """Raise in `open` or `send`: the broker is unavailable for all messages. No attempt is spent;
+    the outbox stops sending, and probes the broker with one message at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +32,22 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """This message was not sent, and may be the next time: it is retried alone, not before `after`
-    seconds."""
+    """This message was not sent: it is retried alone, after at least `after` seconds."""
 
     reason: str
     after: float = 0.0
 
 
-SendOutcome = Bad | Retry | None  # None: the broker has it
+SendOutcome = Bad | Retry | None  # None: the broker has accepted it
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one `send` may be given.
+    """Limits of one `send`.
 
-    `parallel` sends may be under way at once. Of the messages with one key, a `send` is given one
-    at a time, unless the sink `keeps_order`: then it has to send those of a key in order, and none
-    after one that failed.
+    Up to `parallel` sends may run at once. A `send` gets at most one message of each key, unless
+    the sink `keeps_order`: then it must send the messages of a key in order, and none after a
+    failed one.
     """
 
     items: int = 1000
@@ -66,51 +65,51 @@ class Limits:
 
 @runtime_checkable
 class Sink(Protocol):
-    """Takes the messages of an outbox."""
+    """Sends the messages of an outbox."""
 
     @property
     def limits(self) -> Limits:
-        """What one `send` may be given."""
+        """Limits of one `send`."""
 
     async def open(self) -> None:
-        """Connect. `SinkDown`, if the broker is away."""
+        """Connect. Raise `SinkDown` if the broker is unavailable."""
 
     async def send(self, messages: Sequence[Message]) -> Sequence[SendOutcome]:
-        """Send messages, and return when the broker has them: what became of each, by position.
+        """Send messages, and return when the broker has accepted them: the outcomes, by position.
 
-        `SinkDown` says that none of them could be sent; so does a `ConnectionError` or
+        `SinkDown` means that none of them could be sent; so does a `ConnectionError` or
         `TimeoutError`, if both halves of the messages fail as well. (If one message alone is sent
-        in time, the sink is slow, and is given fewer at once.) Any other error is taken for the
+        in time, the sink is slow, and gets fewer messages at once.) Any other error counts as the
         fault of a message, and the messages are sent in halves until it is found. Each may be
         sent again later, with the same id."""
 
     async def close(self) -> None:
-        """Disconnect; also after an `open` that failed."""
+        """Disconnect; also called after an `open` that failed."""
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Gives messages. A message that is not acknowledged comes again."""
+    """Receives messages. A message that is not acknowledged is delivered again."""
 
     @property
     def redelivery(self) -> float:
-        """Seconds after its first delivery for which a message may come again."""
+        """Seconds after its first delivery in which a message may be delivered again."""
 
     async def open(self) -> None:
         """Connect."""
 
     async def receive(self, limit: int, wait: float) -> Sequence[Message]:
-        """Wait up to `wait` seconds for up to `limit` messages. It may be cancelled: a message that
-        was not returned comes again."""
+        """Wait up to `wait` seconds for up to `limit` messages. The call may be cancelled: a
+        message that was not returned is delivered again."""
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
-        """They are stored: never deliver them again."""
+        """These messages are stored: do not deliver them again."""
 
     async def hand_back(self, messages: Sequence[Message]) -> None:
-        """They were not stored: deliver them again, to anybody, at once."""
+        """These messages were not stored: deliver them again at once, to any consumer."""
 
     async def lag(self) -> int | None:
-        """Messages that wait at the broker, as far as it can tell; None: it cannot."""
+        """The number of messages that wait at the broker; None if unknown."""
 
     async def close(self) -> None:
-        """Disconnect; also after an `open` that failed."""
+        """Disconnect; also called after an `open` that failed."""

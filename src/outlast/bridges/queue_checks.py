@@ -1,4 +1,4 @@
-"""What a source asks of the queue of its task: room for jobs, and keys that are kept."""
+"""Checks of the queue of a source's task: room for jobs, and sufficient retention of keys."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..ops.bridges import room_of
 from ..ops.retention import queue_retentions
 from .inbox import Inbox
 
-ROOM_KNOWN_S = 1.0  # for which a count of the queue is believed
+ROOM_KNOWN_S = 1.0  # for which a count of the queue is trusted
 
 
 class QueueChecks:
-    """The queue of one source's task, asked now and then."""
+    """Checks the queue of one source's task at intervals."""
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
@@ -22,7 +22,7 @@ class QueueChecks:
         self._kept = False
 
     async def room(self) -> int | None:
-        """Ready jobs that the queue may still hold; None: any number."""
+        """The number of ready jobs that the queue may still accept; None: any number."""
         now = time.monotonic()
         stale = now - self._room_at >= ROOM_KNOWN_S
         if stale or (self._room is not None and self._room <= 0):
@@ -31,12 +31,12 @@ class QueueChecks:
         return self._room
 
     def took(self, jobs: int) -> None:
-        """So many jobs were inserted."""
+        """Note the number of inserted jobs."""
         if self._room is not None:
             self._room -= jobs
 
     async def check_retention(self) -> None:
-        """An operator may have shortened the retention of the queue."""
+        """Check the retention of the queue, which an operator may have shortened."""
         if self._kept:
             return
         inbox = self._inbox

@@ -1,8 +1,8 @@
 """RabbitMQ: an exchange or a queue as a sink, a queue as a source.
 
 A message is persistent, with its id as `message_id`, its headers, and its key in the header
-`outlast-key`. It is published as mandatory with publisher confirms. One that no queue takes is bad,
-if its routing key is its own; where all have the same, the sink is down.
+`outlast-key`. It is published as mandatory with publisher confirms. An unroutable message is bad if
+it has its own routing key; if all messages have the same one, the sink is down.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("outlast.bridges")
 
 CONNECT_TIMEOUT_S = 10.0
-MAX_SHORT_BYTES = 255  # of a routing key or of the name of a header
+MAX_SHORT_BYTES = 255  # of a routing key or a header name
 DEFAULT_LIMITS = Limits(items=500, bytes=16_000_000)
 DEFAULT_PREFETCH = 200
 
@@ -77,8 +77,8 @@ class Rabbit:
     async def open(self) -> None:
         from aio_pika.connection import Connection, make_url
 
-        # Not the "robust" kind: a session that failed is closed and opened anew. And not by
-        # `aio_pika.connect`, which leaves a connection that failed for nobody to close.
+        # Not a "robust" connection: a session that failed is closed and opened anew. And not by
+        # `aio_pika.connect`, which does not close a connection that fails.
         self._connection = Connection(make_url(self._url))
         self._connection.kwargs["transport_factory"] = _transport_factory(self._url)
         with rabbit_outages():
@@ -138,7 +138,7 @@ class Rabbit:
             )
         except PublishError:
             return self._unroutable(routing_key)
-        except DeliveryError as error:  # a full queue that rejects, or a broker in trouble
+        except DeliveryError as error:  # rejected by a full queue, or an error of the broker
             return Retry(str(error))
         return None
 
@@ -152,7 +152,7 @@ class Rabbit:
     # Source
 
     async def receive(self, limit: int, wait: float) -> Sequence[Message]:
-        """What the broker has pushed, up to `prefetch` messages that are not acknowledged."""
+        """The messages that the broker has pushed, up to `prefetch` unacknowledged ones."""
         with rabbit_outages():
             if self._consumer is None:
                 queue = self._require_queue()
@@ -169,13 +169,13 @@ class Rabbit:
         return Message(str(id or new_instance_id()), received.body, key, headers, received)
 
     def _identified(self, message: Message) -> str:
-        """One message that `identify` fails for must not stop the source."""
+        """The id of a message. A failure of `identify` must not stop the source."""
         assert self._identify is not None
         try:
             return self._identify(message)
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-            log.warning("%r: identify failed, so its message_id is its id: %s", self, told)
+            reason = f"{type(error).__name__}: {error}"
+            log.warning("%r: identify failed, so its message_id is its id: %s", self, reason)
             return message.id
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
@@ -184,13 +184,13 @@ class Rabbit:
                 await one.receipt.ack()
 
     async def hand_back(self, messages: Sequence[Message]) -> None:
-        """To its place in the queue, as near as RabbitMQ can."""
+        """Requeue messages, at their position in the queue if RabbitMQ can."""
         with rabbit_outages():
             for one in messages:
                 await one.receipt.nack(requeue=True)
 
     async def lag(self) -> int | None:
-        """Messages that are ready, and those that wait here."""
+        """The number of ready messages, and of messages held here."""
         queue = self._require_queue()
         with rabbit_outages():
             channel = await self.channel(publisher_confirms=False)
@@ -217,7 +217,7 @@ class Rabbit:
 
 
 class RabbitConsumer:
-    """A channel that messages of a queue are pushed into."""
+    """A channel to which the broker pushes the messages of a queue."""
 
     def __init__(self, channel: AbstractChannel) -> None:
         self._channel = channel
@@ -238,7 +238,7 @@ class RabbitConsumer:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._changed.wait()
-        if self._ended is not None:  # the broker has taken back what is here
+        if self._ended is not None:  # the broker has requeued the messages held here
             raise SinkDown(f"{type(self._ended).__name__}: {self._ended}")
         self._changed.clear()
         return [self.arrived.popleft() for _ in range(min(limit, len(self.arrived)))]
@@ -260,20 +260,20 @@ class RabbitConsumer:
 
 @contextmanager
 def rabbit_outages() -> Iterator[None]:
-    """Errors of the connection, and answers about what is declared, as `SinkDown`. A channel that
-    was closed for what a message asked of it is left to those who look for the message."""
+    """Raise errors of the connection and of declarations as `SinkDown`. Other errors that close a
+    channel are passed on: a message is at fault, and the caller searches for it."""
     from aio_pika import exceptions
 
     try:
         yield
-    except exceptions.ChannelPreconditionFailed:  # a message that is too large, among others
+    except exceptions.ChannelPreconditionFailed:  # such as a message that is too large
         raise
     except (exceptions.AMQPError, exceptions.ChannelInvalidStateError, OSError) as error:
         raise SinkDown(f"{type(error).__name__}: {error}") from error
 
 
 def _transport_factory(url: str) -> Any:
-    """Opens connections whose frames the library can read, whatever a message has in its header."""
+    """A transport whose frames the library can decode, whatever the headers of a message are."""
     from aiormq.connection import TCPTransportFactory, TLSTransportFactory
 
     kind: Any = TLSTransportFactory if url.startswith("amqps:") else TCPTransportFactory

@@ -1,9 +1,9 @@
 """Redis: a stream or a sorted set as a sink, a stream with a consumer group as a source.
 
 A message in a stream is an entry with the fields `id`, `body`, `key` and `headers` (JSON). In a
-sorted set it is a member: the same as one JSON text, with the time of the send as its score, unless
-`score` says another; sent again, it is the same member. There, a body that is no text is in base
-64, and the field `encoding` says so.
+sorted set it is a member with the same fields as one JSON text, scored by the time of the send or
+by `score`; sent again, it is the same member. There, a body that is not text is in base 64, marked
+by the field `encoding`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .protocols import DEFAULT_REDELIVERY_S, Bad, Limits, Message, Retry, SendOu
 from .redis_connection import SOCKET_TIMEOUT_S, RedisConnection, is_down, redis_outages
 from .targets import Target, name_of, shown
 
-# Atomic: a consumer that is removed with messages of its own would take them with it.
+# Atomic: removing a consumer with pending messages would lose them.
 REMOVE_CONSUMER = """
 if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) == 0 then
     return redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
@@ -34,8 +34,8 @@ end
 """
 DEFAULT_IDLE_S = 60.0
 DEFAULT_LIMITS = Limits(items=1000, bytes=16_000_000)
-BLOCK_S = 2.0  # of one call that waits: the socket's time limit must never end it
-PENDING_CHECK_S = 5.0  # between looks for messages of consumers that are gone
+BLOCK_S = 2.0  # of one blocking call, below the socket's time limit
+PENDING_CHECK_S = 5.0  # between checks for messages of dead consumers
 
 
 class Redis:
@@ -99,7 +99,7 @@ class Redis:
         try:
             if self._group is not None:
                 given: Any = (self._stream, self._group, self._consumer)
-                with suppress(Exception):  # it may be away, or without scripts
+                with suppress(Exception):  # Redis may be unavailable, or without scripts
                     await self._connection.client.eval(REMOVE_CONSUMER, 1, *given)
         finally:
             await self._connection.close()
@@ -107,7 +107,7 @@ class Redis:
     # Sink
 
     async def send(self, messages: Sequence[Message]) -> Sequence[SendOutcome]:
-        """One round trip; each command has its own answer."""
+        """Send all messages in one round trip; each command has its own reply."""
         target = self._zset if self._zset is not None else self._stream
         assert target is not None
         names = [name_of(target, message) for message in messages]
@@ -134,8 +134,8 @@ class Redis:
     # Source
 
     async def receive(self, limit: int, wait: float) -> Sequence[Message]:
-        """Messages of consumers that are gone, else new ones. It waits in short calls, and looks
-        for the former between them."""
+        """Messages of dead consumers, else new ones. It waits in short calls, and checks for dead
+        consumers between them."""
         self._require_group()
         until = time.monotonic() + wait
         with redis_outages():
@@ -157,7 +157,7 @@ class Redis:
         return [_read(*entry) for entry in _entries(answer)]
 
     async def _take_over(self, limit: int) -> list[Message]:
-        """Entries that another consumer has held too long, looked for now and then."""
+        """Take over entries that another consumer has held too long; checked at intervals."""
         now = time.monotonic()
         if now - self._claimed_at < PENDING_CHECK_S and self._claim_from == "0-0":
             return []
@@ -177,7 +177,7 @@ class Redis:
             )
 
     async def hand_back(self, messages: Sequence[Message]) -> None:
-        """Nobody's, and idle for long enough: the next look for such entries takes them over."""
+        """Mark entries as idle for long enough, so that the next check takes them over."""
         idle = int(self._idle * 1000) + 1
         with redis_outages():
             await self._connection.client.xclaim(
@@ -186,7 +186,7 @@ class Redis:
             )  # fmt: skip
 
     async def lag(self) -> int | None:
-        """Entries that the group has not been given, and those that it has not acknowledged."""
+        """The number of entries not delivered to the group, or not acknowledged by it."""
         self._require_group()
         with redis_outages():
             groups = await self._connection.client.xinfo_groups(self._stream)
@@ -226,8 +226,8 @@ def _fields(message: Message, *, text: bool = True) -> dict[str, Any]:
 
 
 def _read(entry: bytes, fields: dict[bytes, bytes]) -> Message:
-    """An entry of ours, or of somebody else: its id is the field `id`, else that of the entry. An
-    entry without the field `body` is read as the JSON object of its fields."""
+    """The message of an entry, which another program may have written: its id is the field `id`,
+    else the entry's. An entry without the field `body` becomes a JSON object of its fields."""
     at = entry.decode()
     if b"body" not in fields:
         texts = {_text(name): _text(value) for name, value in fields.items()}
@@ -235,7 +235,7 @@ def _read(entry: bytes, fields: dict[bytes, bytes]) -> Message:
     try:
         headers = json.loads(fields.get(b"headers") or b"{}")
         headers = {str(name): str(value) for name, value in headers.items()}
-    except Exception:  # whatever somebody wrote there: one entry must not stop the source
+    except Exception:  # an entry may hold anything, and must not stop the source
         headers = {"headers": _text(fields[b"headers"])}
     key = fields.get(b"key")
     return Message(
@@ -248,7 +248,7 @@ def _read(entry: bytes, fields: dict[bytes, bytes]) -> Message:
 
 
 def _entries(answer: Any) -> list[tuple[bytes, dict[bytes, bytes]]]:
-    """Both protocols: a list of pairs (RESP2), or a mapping (RESP3)."""
+    """The entries of a reply: a list of pairs (RESP2), or a mapping (RESP3)."""
     streams = answer.values() if isinstance(answer, dict) else [one for _, one in answer or []]
     found: list[tuple[bytes, dict[bytes, bytes]]] = []
     for entries in streams:
@@ -265,7 +265,7 @@ def _outcome(answer: object) -> SendOutcome:
         return None
     if not isinstance(answer, exceptions.RedisError):
         raise answer
-    # Answers that may differ another time, or once an operator has done something.
+    # Errors that may pass, by themselves or after an operator's action.
     transient = (
         exceptions.AskError, exceptions.TryAgainError, exceptions.ExecAbortError,
         exceptions.NoPermissionError,

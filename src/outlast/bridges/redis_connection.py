@@ -1,4 +1,4 @@
-"""A connection to Redis that a bridge opens and closes, and which of its errors are outages."""
+"""A bridge's connection to Redis, and the classification of its errors as outages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     import redis.asyncio as redis_client
 
-# First words of answers about the state of the server: no message is at fault. Those that the
-# client makes a type of have lost their first word.
+# First words of errors about the state of the server: no message is at fault. Errors that the
+# client maps to a type have lost their first word.
 DOWN = ("NOREPLICAS", "MISCONF", "BUSY", "NOGROUP")
-SOCKET_TIMEOUT_S = 10.0  # unless the URL has another
+SOCKET_TIMEOUT_S = 10.0  # unless set in the URL
 
 
 class RedisConnection:
@@ -30,7 +30,7 @@ class RedisConnection:
         import redis.asyncio as redis_client
 
         self._client = redis_client.from_url(self._url, socket_timeout=SOCKET_TIMEOUT_S)
-        # Values are bytes that anybody wrote, whatever the URL says.
+        # Values are bytes of any program, whatever the URL sets.
         self._client.connection_pool.connection_kwargs["decode_responses"] = False
         with redis_outages():
             await self._client.ping()
@@ -52,7 +52,7 @@ class RedisConnection:
 
 @contextmanager
 def redis_outages() -> Iterator[None]:
-    """Errors of the connection, and answers about the server's state, as `SinkDown`."""
+    """Raise errors of the connection and of the server's state as `SinkDown`."""
     from redis import exceptions
 
     away = (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.AuthenticationError)
@@ -67,7 +67,7 @@ def redis_outages() -> Iterator[None]:
 
 
 def is_down(error: Exception) -> bool:
-    """Whether an answer is about the server."""
+    """Whether an error is about the state of the server."""
     from redis import exceptions
 
     kinds = (
@@ -84,8 +84,8 @@ def _checked_url(url: str) -> str:
 
 
 def _shown_url(url: str) -> str:
-    """A password may have any character, and options may have passwords: where the two cannot be
-    told apart, nothing is shown."""
+    """The URL without passwords, which may contain any character; empty if they cannot be
+    separated."""
     scheme, _, rest = url.partition("://")
     hidden, _, shown = rest.rpartition("@")
     return f"{scheme}://…" if "?" in hidden else f"{scheme}://{shown.partition('?')[0]}"

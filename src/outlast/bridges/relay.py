@@ -1,14 +1,14 @@
-"""One batch of an outbox: which messages go out together, and what became of each.
+"""Relay: sends one batch of an outbox in calls, and returns the outcome of each message.
 
     messages ─▶ waves ─▶ chunks ─▶ send ──┬── outcome by position
                 │         │               ├── SinkDown ──────────── the rest is not sent
                 │         │               ├── connection error ──── the same, if both halves fail;
-                │         │               │      no answer in time ── and if one message does
+                │         │               │      timeout ──────────── and if one message does
                 │         │               └── any other error ───── sent in halves
-                │         └ as many items and bytes as the sink takes
+                │         └ as many items and bytes as the sink accepts
                 └ one message of each key at a time, unless the sink keeps the order by itself
 
-After a failure of a key its later messages are not sent.
+After a failed message, later messages of its key are not sent.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .protocols import Bad, Limits, Message, Retry, SendOutcome, SinkDown
 
 log = logging.getLogger("outlast.bridges")
 
-# Calls in a row that may fail as a whole before the search for bad messages ends: more than it
-# takes to find one among ten thousand.
+# Calls in a row that may fail as a whole before the search for bad messages ends: more than needed
+# to find one among ten thousand.
 MAX_FAILED_CALLS = 16
 
-CONTRACT = "it has to return a list with None, Retry or Bad for each"
+CONTRACT = "it must return a list with None, Retry or Bad for each"
 
 Send = Callable[[Sequence[Message]], Awaitable[Sequence[SendOutcome]]]
 Failures = dict[int, BaseException]  # by the position of the message
@@ -45,11 +45,11 @@ class Numbered(NamedTuple):
 
 
 class Pace:
-    """How many messages a call may have, of a sink that is too slow for as many as it takes."""
+    """The number of messages per call, reduced for a sink that is too slow for its own limit."""
 
     def __init__(self, name: str = "") -> None:
         self._name = name
-        self.items: int | None = None  # None: as many as it takes
+        self.items: int | None = None  # None: the sink's own limit
 
     def within(self, limits: Limits) -> Limits:
         if self.items is None or self.items >= limits.items:
@@ -57,13 +57,13 @@ class Pace:
         return replace(limits, items=self.items)
 
     def slow_down(self, items: int) -> None:
-        """Calls of more messages than this did not end in time."""
+        """Limit the messages per call: larger calls did not end in time."""
         if self.items is not None and self.items <= items:
             return
         self.items = items
         log.warning(
-            "outbox %s: its calls take longer than their timeout, and have %d messages at most from"
-            " now on: give the sink smaller limits, or the outbox a longer timeout",
+            "outbox %s: its calls take longer than their timeout, and are limited to %d messages:"
+            " give the sink smaller limits, or the outbox a longer timeout",
             self._name, items,
         )  # fmt: skip
 
@@ -71,8 +71,8 @@ class Pace:
 async def relay(
     messages: Sequence[Message], send: Send, limits: Limits, breaker: Breaker, pace: Pace
 ) -> Failures:
-    """Send messages; the errors of those that were not sent. If every call fails, the error is
-    raised: the worker judges whether the messages or the sink are at fault."""
+    """Send messages; returns the errors of those that were not sent. If every call fails, the error
+    is raised: the worker judges whether the messages or the sink are at fault."""
     batch = _Relay(send, pace.within(limits), breaker, pace)
     await batch.send_all([Numbered(*pair) for pair in enumerate(messages)])
     if batch.given_up is not None and not batch.answered:
@@ -90,7 +90,7 @@ class _Relay:
         self._failed_calls = 0  # in a row
         self._down: SinkDown | None = None
         self.given_up: Exception | None = None  # the error after which no more calls were made
-        self.answered = False  # a call told what became of its messages
+        self.answered = False  # a call returned outcomes
         self.failures: Failures = {}
 
     async def send_all(self, batch: Sequence[Numbered]) -> None:
@@ -100,11 +100,11 @@ class _Relay:
                 await asyncio.gather(*map(self._send_chunk, some))
 
     def _fitting(self, batch: Sequence[Numbered]) -> list[Numbered]:
-        """All but those that are too large for any call."""
+        """The messages that are not too large for a call."""
         most = self._limits.bytes
         for position, message in batch:
             if (size := message.size) > most:
-                self._fail(position, message, Permanent(f"{size:,} bytes: the sink takes {most:,}"))
+                self._fail(position, message, Permanent(f"{size:,} bytes: the limit is {most:,}"))
         return [one for one in batch if one.position not in self.failures]
 
     async def _send_chunk(self, chunk: Sequence[Numbered]) -> None:
@@ -112,7 +112,8 @@ class _Relay:
             await self._search(chunk, error)
 
     async def _call(self, chunk: Sequence[Numbered]) -> Exception | None:
-        """One call, of the messages that may be sent now; its error, if it failed as a whole."""
+        """Make one call with the messages that may be sent now; returns its error if it failed as a
+        whole."""
         chunk = [one for one in chunk if self._is_next(one)]
         if not chunk:
             return None
@@ -146,8 +147,8 @@ class _Relay:
     async def _search(
         self, chunk: Sequence[Numbered], error: Exception, *, alone: bool = True
     ) -> None:
-        """A call failed as a whole: find the message at fault, if it is one. `alone`: nothing
-        that was sent beside the chunk shows that the sink is there."""
+        """Search for the message at fault, after a call failed as a whole. `alone`: no other call
+        shows that the sink is available."""
         suspected = outage_of(error, self._breaker) is not None
         if self._down is None and suspected and alone and len(chunk) == 1:
             self._down = _down(error)
@@ -164,8 +165,8 @@ class _Relay:
             await self._send_chunk(left[half:])
 
     async def _search_outage(self, chunk: Sequence[Numbered]) -> None:
-        """A connection error, or no answer in time: of one message, of a call that is too large,
-        or of a sink that is down, if both halves fail as well."""
+        """After a connection error or a timeout, find out whether a message, the size of the call
+        or the sink is at fault: the sink, if both halves fail as well."""
         half = (len(chunk) + 1) // 2
         first, second = chunk[:half], chunk[half:]
         first_error = await self._call(first)
@@ -188,14 +189,14 @@ class _Relay:
         await self._send_chunk([one for one in second if one.message.key in keys])
 
     async def _is_slow(self, chunk: Sequence[Numbered], error: Exception) -> bool:
-        """Whether a sink that did not answer in time answers when it is given one message: the
-        first one of the chunk, which is sent by that."""
+        """Whether a sink that timed out responds to a call with one message, the first of the
+        chunk, which is sent by that."""
         if not isinstance(error, TimeoutError) or len(chunk) == 1:
             return False
         return await self._call(chunk[:1]) is None
 
     async def _send_slowly(self, left: Sequence[Numbered]) -> None:
-        """Send to a slow sink: two messages at once, four, eight, until a call takes too long."""
+        """Send to a slow sink two messages at once, then four, eight, until a call times out."""
         size, best, grows = 2, 1, True
         while left:
             some = left[:size]
@@ -216,13 +217,13 @@ class _Relay:
 
     def _fail(self, position: int, message: Message, error: BaseException) -> None:
         self.failures[position] = error
-        # A message that is dead lets the next one of its key pass; the sink may have sent it.
+        # A dead message lets the next one of its key pass; the sink may have sent it.
         if message.key is not None and not isinstance(error, Permanent):
             self._failed_keys.add(message.key)
 
 
 def waves(batch: Sequence[Numbered], *, keeps_order: bool) -> list[list[Numbered]]:
-    """The messages in turns that follow each other: of a key, one in each."""
+    """Split messages into waves that are sent one after the other, with one message per key."""
     if keeps_order:
         return [list(batch)] if batch else []
     turns: list[list[Numbered]] = []
@@ -239,7 +240,7 @@ def waves(batch: Sequence[Numbered], *, keeps_order: bool) -> list[list[Numbered
 
 
 def chunks(wave: Sequence[Numbered], limits: Limits) -> Iterator[list[Numbered]]:
-    """The messages in parts that one call may be given, in order."""
+    """Split messages into the parts of single calls, in order."""
     chunk: list[Numbered] = []
     size = 0
     for one in wave:
@@ -254,7 +255,7 @@ def chunks(wave: Sequence[Numbered], limits: Limits) -> Iterator[list[Numbered]]
 
 
 def groups(parts: Iterable[list[Numbered]], number: int) -> Iterator[list[list[Numbered]]]:
-    """The parts that may be sent at once: of a key, the messages of one part follow the others'."""
+    """Group parts that may be sent at once: the messages of a key are in one part of a group."""
     group: list[list[Numbered]] = []
     seen: set[str] = set()
     for part in parts:
@@ -269,8 +270,8 @@ def groups(parts: Iterable[list[Numbered]], number: int) -> Iterator[list[list[N
 
 
 def _by_position(outcomes: object, chunk: Sequence[Numbered]) -> Sequence[object]:
-    """The outcome of each message. A sink that does not tell is wrong in the same way whenever it
-    is called: its messages are dead, with the reason, instead of being sent for ever."""
+    """The outcome of each message. An invalid result of a sink would recur at each call: its
+    messages are dead, with the reason, instead of being sent for ever."""
     if isinstance(outcomes, list | tuple) and len(outcomes) == len(chunk):
         return outcomes
     what = f"{len(outcomes)} outcomes" if isinstance(outcomes, list | tuple) else repr(outcomes)
@@ -279,7 +280,7 @@ def _by_position(outcomes: object, chunk: Sequence[Numbered]) -> Sequence[object
 
 
 def _error_of(outcome: object) -> BaseException:
-    """A user's sink may return anything."""
+    """The error of an outcome; a user's sink may return anything."""
     match outcome:
         case Bad(reason):
             return Permanent(reason)

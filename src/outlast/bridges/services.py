@@ -1,4 +1,4 @@
-"""What runs beside a worker: the loops of sources, the connections of outboxes, their reports."""
+"""Services beside a worker: the loops of sources, and the connections of outboxes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def worker_services(app: Outlast, *, sources: bool, announce: bool) -> list[WorkerService]:
-    """The services of one worker. `announce`: it has the database, and tells of its outboxes."""
+    """The services of one worker. `announce`: it has the database, and registers its outboxes."""
     inboxes = app.declared_sources.values() if sources else ()
     outboxes = app.declared_outboxes.values()
     return [
@@ -29,7 +29,7 @@ def worker_services(app: Outlast, *, sources: bool, announce: bool) -> list[Work
 
 
 def _is_pulled(inbox: Inbox) -> bool:
-    """Webhooks come to the service."""
+    """Whether a source is polled: webhooks are received by the service instead."""
     return not isinstance(inbox.source, Http)
 
 
@@ -49,11 +49,11 @@ class OutboxService:
             return
         box = self._outbox
         report = BridgeReport(OUTBOX, box.name, description(box.sink), box.name, box.queues)
-        with suppress(OutlastError):  # it is for people
+        with suppress(OutlastError):  # only for display
             await self._app.store.arun(report_bridges, [report], first=True)
 
     async def stop(self) -> None:
-        """Running batches still need the sink."""
+        """Nothing to do: running batches still need the sink."""
 
     async def aclose(self) -> None:
         if self._started:

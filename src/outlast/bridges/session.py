@@ -1,4 +1,4 @@
-"""A sink or source that is open: from its first use on, until its last user leaves."""
+"""Session of a broker: an open sink or source, from its first use until its last user leaves."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def session_of(bridge: B, name: str) -> BrokerSession[B]:
 
 
 class BrokerSession(Generic[B]):
-    """All that use one object in one event loop share it: several workers, outboxes, or an outbox
-    and a source. After a failure it is closed, and opened again by the next use."""
+    """An open sink or source, shared by all its users in one event loop: several workers, outboxes,
+    or an outbox and a source. After a failure it is closed; the next use opens it again."""
 
     def __init__(self, bridge: B, name: str) -> None:
         self.bridge = bridge
@@ -45,17 +45,17 @@ class BrokerSession(Generic[B]):
         self._lock_loop: asyncio.AbstractEventLoop | None = None
 
     def enter(self) -> None:
-        """A worker uses it from now on."""
+        """Add a worker as a user."""
         self._users += 1
 
     async def leave(self) -> None:
-        """A worker does not use it any more."""
+        """Remove a worker as a user; the last one closes the session."""
         self._users -= 1
         if self._users <= 0:
             await self.close()
 
     async def opened(self) -> B:
-        """The bridge, connected."""
+        """The connected bridge."""
         loop = asyncio.get_running_loop()
         if self._loop is loop:
             return self.bridge
@@ -65,7 +65,7 @@ class BrokerSession(Generic[B]):
         return self.bridge
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> asyncio.Lock:
-        """Opening and closing follow each other."""
+        """The lock that serializes opening and closing."""
         if self._lock is None or self._lock_loop is not loop:
             if self._lock_loop is not None and self._lock_loop.is_running():
                 reason = f"of {self._name} is in use in another event loop: give each its own"

@@ -1,10 +1,10 @@
-"""How senders of webhooks sign their requests: HMAC-SHA256 over the raw body, in three styles.
+"""Signatures of webhooks: HMAC-SHA256 over the raw body, in three styles.
 
 standard   webhook-id, webhook-timestamp, webhook-signature; signed: "id.timestamp.body"
 github     X-Hub-Signature-256, X-GitHub-Delivery; signed: the body alone
 stripe     Stripe-Signature with timestamp and signatures; signed: "timestamp.body"
 
-The headers are refused before the body is read; the body is checked before it is parsed.
+Invalid headers are refused before the body is read; the body is checked before it is parsed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMMON_HEADERS = ("content-type", "user-agent", "traceparent")
 
 @dataclass(frozen=True, slots=True)
 class SignedHead:
-    """What the headers of a request claim, before its body is read."""
+    """The claims of a request's headers, before its body is read."""
 
     signatures: tuple[bytes, ...]
     before_body: bytes  # signed together with the body
@@ -44,10 +44,10 @@ class SignedHead:
             for signature in self.signatures:
                 fits |= hmac.compare_digest(expected, signature)
         if not fits:
-            raise WebhookRefused(reason="none of its signatures fits: another secret, other bytes")
+            raise WebhookRefused(reason="no signature matches: another secret, or a changed body")
 
     def id_in(self, body: bytes) -> str:
-        """The id of the delivery: the sender's own, or the digest of a body that has none."""
+        """The id of the delivery: the sender's, or else a digest of the body."""
         if self.id is not None:
             return self.id
         try:
@@ -59,15 +59,15 @@ class SignedHead:
 
 @dataclass(frozen=True, slots=True)
 class SignatureStyle:
-    """One sender's way. `read` gets the headers, the tolerance in seconds and the name of the
+    """The style of a sender. `read` takes the headers, the tolerance in seconds and the name of the
     header with the delivery's id."""
 
     name: str
     keys: Callable[[Iterable[str]], tuple[bytes, ...]]
     read: Callable[[Mapping[str, str], float, str | None], SignedHead]
-    headers: tuple[str, ...]  # beginnings of the names of headers that are kept
+    headers: tuple[str, ...]  # prefixes of the names of headers that are kept
     signature: str  # the header that is not kept
-    id_header: str | None = None  # where it can be another one
+    id_header: str | None = None  # the default, if it can be changed
 
 
 def _text_keys(secrets: Iterable[str]) -> tuple[bytes, ...]:
@@ -112,7 +112,7 @@ def _present(headers: Mapping[str, str], *names: str) -> list[str]:
 
 
 def _digests(decode: Callable[[str], bytes], texts: Iterable[str]) -> tuple[bytes, ...]:
-    """The signatures that can be any: of the right length."""
+    """The signatures that have the correct length."""
     found = []
     for text in texts:
         try:

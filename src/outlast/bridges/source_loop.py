@@ -3,7 +3,7 @@
     room in the queue? ── no ──▶ wait
      └─ receive (long poll) ─▶ insert, commit ─▶ acknowledge
            │                      └─ fails: handed back, and a longer wait
-           └─ told to stop: handed back at once
+           └─ asked to stop: handed back at once
 
 A kill at any point leaves the message with the broker, or the job in the database under the
 message's key, or both: then the next delivery finds the key and is acknowledged.
@@ -31,14 +31,14 @@ from .source_report import REPORT_INTERVAL_S, SourceReporter
 
 log = logging.getLogger("outlast.bridges")
 
-FULL_PAUSE_S = 1.0  # between looks whether a full queue has room again
+FULL_PAUSE_S = 1.0  # between checks whether a full queue has room again
 OPEN_WAIT_S = 30.0
-RECEIVE_EXTRA_S = 10.0  # beyond the wait that it was given
+RECEIVE_EXTRA_S = 10.0  # beyond the requested wait
 ACKNOWLEDGE_WAIT_S = 30.0
-STOP_WAIT_S = 5.0  # for a pass that is under way
+STOP_WAIT_S = 5.0  # for a pass in progress
 LAG_WAIT_S = 5.0
 HAND_BACK_WAIT_S = 5.0
-EARLY_S = 0.2  # a receive without messages that returns before its wait is over is slowed down
+EARLY_S = 0.2  # pause after a receive that returns early without messages
 
 
 class SourceLoop:
@@ -60,7 +60,7 @@ class SourceLoop:
 
     @property
     def totals(self) -> dict[str, int]:
-        """Messages received, stored for the first time, and undecodable."""
+        """The numbers of messages received, stored for the first time, and undecodable."""
         return self._reporter.totals
 
     # Beside a worker
@@ -70,13 +70,13 @@ class SourceLoop:
         self._task = asyncio.create_task(self._loop.arun(), name=f"source {self.inbox.name}")
 
     async def stop(self) -> None:
-        """Receive nothing more; what was received and not inserted is handed back."""
+        """Stop receiving, and hand back messages that were not inserted."""
         self._stopping.set()
         self._loop.stop()
         if self._task is None:
             return
         await asyncio.wait({self._task}, timeout=STOP_WAIT_S)
-        if not self._task.done():  # a broker that does not answer must not keep the worker
+        if not self._task.done():  # a broker that does not respond must not delay the worker
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=STOP_WAIT_S)
 
@@ -156,7 +156,7 @@ class SourceLoop:
             await source.acknowledge(messages)
 
     async def _hand_back(self, source: Source, messages: Sequence[Message]) -> None:
-        """Best effort: the broker delivers them again by itself, later."""
+        """Hand back messages, if possible: otherwise the broker delivers them again later."""
         if not messages:
             return
         try:
@@ -166,7 +166,7 @@ class SourceLoop:
             log.debug("source %s: %s", self.inbox.name, error_summary(error))
 
     async def _report(self, error: str | None, *, soon: bool = False) -> None:
-        """Tell the table, now and then: it is for people and metrics, so it may fail."""
+        """Report counts to the table at intervals; failures are ignored, as it is for display."""
         now = time.monotonic()
         if not soon and now < self._report_at and not self._stopping.is_set():
             return
@@ -185,7 +185,7 @@ class SourceLoop:
 
 @asynccontextmanager
 async def _time_limit(seconds: float, what: str) -> AsyncIterator[None]:
-    """Of a call to a source: a hung connection is an error like any other."""
+    """A time limit for a call to a source, so that a hung connection raises an error."""
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
@@ -201,7 +201,7 @@ def _no_answer(what: str, seconds: float) -> TimeoutError:
 
 
 def _pulled(inbox: Inbox) -> Source:
-    """The source of a loop: one that is asked for messages."""
+    """The source of a loop; refuses webhooks, which are not polled."""
     if isinstance(inbox.source, Http):
         reason = f"{inbox.name!r} gets its messages by HTTP: run `outlast serve APP`"
         raise InvalidOption(option="source", reason=reason)

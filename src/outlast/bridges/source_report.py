@@ -1,4 +1,4 @@
-"""What a process says of a source in the database, for people and metrics."""
+"""Report of a process about a source, in the database, for display and metrics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SourceReporter:
         self._undecodable += inserted.undecodable
 
     async def report(self, error: str | None, lag: int | None = None) -> None:
-        """Add to the table; it may fail, and is made up for by the next one."""
+        """Add the counts to the table; after a failure, the next report includes them."""
         inbox = self._inbox
         received, stored, undecodable = self._received, self._stored, self._undecodable
         report = BridgeReport(

@@ -44,9 +44,9 @@ COUNTS = (
 class Sqs:
     """`Sqs("https://sqs.eu-west-1.amazonaws.com/1234/orders")`, for an outbox or a source.
 
-    `visibility` seconds pass before a message that was received and not acknowledged comes again;
-    None: as the queue says. `max_bytes` is what the queue takes in one call. Credentials and region
-    are those of `session`, a boto3.Session, or of the environment."""
+    A message that is not acknowledged is delivered again after `visibility` seconds; None: the
+    queue's setting. `max_bytes` is the queue's limit for one call. Credentials and region are those
+    of `session`, a boto3.Session, or of the environment."""
 
     def __init__(  # noqa: PLR0913 - each is an option of the queue
         self,
@@ -103,7 +103,7 @@ class Sqs:
     # Source
 
     async def receive(self, limit: int, wait: float) -> Sequence[Message]:
-        """One long poll, and short ones while there are more."""
+        """One long poll, then short polls while there are more messages."""
         boto = self._client.boto
 
         def poll(abandoned: threading.Event) -> list[dict[str, Any]]:
@@ -113,13 +113,13 @@ class Sqs:
                     break
                 try:
                     more = self._receive(boto, min(limit - len(found), BATCH), 0.0)
-                except Exception:  # the next call tells; what has come is stored first
+                except Exception:  # the next call raises it; received messages are stored first
                     break
                 found += more
                 if not more:
                     break
             if abandoned.is_set():
-                with suppress(Exception):  # they come again by themselves, later
+                with suppress(Exception):  # SQS delivers them again later
                     self._hand_back(boto, [one["ReceiptHandle"] for one in found])
             return found
 
@@ -139,7 +139,8 @@ class Sqs:
         return list(answer.get("Messages", ()))
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
-        """DeleteMessageBatch. A message that could not be deleted comes again, and is known."""
+        """DeleteMessageBatch. A message that could not be deleted is delivered again, with a known
+        key."""
         receipts = [one.receipt for one in messages]
         await asyncio.gather(
             *(
@@ -149,7 +150,7 @@ class Sqs:
         )
 
     async def hand_back(self, messages: Sequence[Message]) -> None:
-        """Visible at once."""
+        """Make messages visible at once."""
         boto, receipts = self._client.boto, [one.receipt for one in messages]
         with outages():
             await in_daemon_thread(lambda abandoned: self._hand_back(boto, receipts))
@@ -160,7 +161,7 @@ class Sqs:
             boto.change_message_visibility_batch(QueueUrl=self._url, Entries=now)
 
     async def lag(self) -> int | None:
-        """None without the permission for GetQueueAttributes."""
+        """The number of messages; None without the permission for GetQueueAttributes."""
         try:
             answer = await self._client.call(
                 "get_queue_attributes", QueueUrl=self._url, AttributeNames=list(COUNTS)

@@ -1,4 +1,4 @@
-"""Where a message goes, and how an address is shown: the same for every broker."""
+"""Targets of messages, and addresses without passwords, for all brokers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def check_target(option: str, target: object) -> None:
 
 
 def name_of(target: Target, message: Message) -> str | Retry:
-    """The name for a message. A function of the user's own that fails for one message must not keep
-    the others of a batch, or have them sent again."""
+    """The target of a message. A user's function that fails for one message must not delay or
+    repeat the others of a batch."""
     if isinstance(target, str):
         return target
     try:
         name: object = target(message)
     except Exception as error:
-        return Retry(f"{shown(target)}, which names where it goes, failed: {error_summary(error)}")
+        return Retry(f"{shown(target)}, which selects the target, failed: {error_summary(error)}")
     if isinstance(name, str):
         return name
-    return Retry(f"{shown(target)}, which names where it goes, returned {name!r:.80}")
+    return Retry(f"{shown(target)}, which selects the target, returned {name!r:.80}")
 
 
 def shown(target: Target) -> str:

@@ -1,4 +1,4 @@
-"""A message's key and headers, as headers of a broker that takes fewer of them than we do.
+"""Wire headers: a message's key and headers, for brokers with stricter limits than Outlast's.
 
 every header fits     each as itself, and the key as `outlast-key`
 one of them does not  all of them as one JSON text, `outlast-headers`
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from .protocols import Message
 
-ID = "outlast-id"  # for a broker whose messages have no place for an id
+ID = "outlast-id"  # for a broker whose messages have no id
 KEY = "outlast-key"
 HEADERS = "outlast-headers"
 
@@ -21,8 +21,8 @@ Fits = Callable[[str, str], bool]  # whether a broker can carry a header as itse
 def to_wire(
     message: Message, fits: Fits, most: int = 1000, *, taken: str = HEADERS
 ) -> dict[str, str]:
-    """The key and headers of a message, in at most `most` headers that fit. `taken` is another name
-    that the bridge uses itself."""
+    """The key and headers of a message, in at most `most` headers that fit. `taken` is a further
+    name that the bridge uses itself."""
     found = dict(message.headers)
     if message.key is not None:
         found[KEY] = message.key
@@ -38,7 +38,7 @@ def from_wire(wire: Mapping[str, str]) -> tuple[str | None, dict[str, str]]:
     try:
         packed = json.loads(headers.get(HEADERS, "{}"))
         packed = {str(name): str(value) for name, value in packed.items()}
-    except (ValueError, AttributeError, RecursionError):  # somebody else's
+    except (ValueError, AttributeError, RecursionError):  # written by another program
         packed = {}
     else:
         headers.pop(HEADERS, None)

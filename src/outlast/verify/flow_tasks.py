@@ -1,5 +1,5 @@
-"""Tasks of flows. Each returns its job and the claim it ran under, so that its followers can record
-exactly which results they read.
+"""Tasks of flows. Each returns its job and claim, so that its followers can record exactly which
+results they read.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ NAP_S = 0.03  # seconds
 
 
 class FlowTasks:
-    """`kind` selects how a handler ends: at once, after a pause, at the second attempt, or never
-    successfully."""
+    """The tasks; `kind` selects how a handler ends: at once, after a pause, successfully at the
+    second attempt, or never successfully."""
 
     def __init__(self, work: Workload) -> None:
         self.work = work
@@ -33,7 +33,7 @@ class FlowTasks:
             ctx: Context, tag: str = "", kind: str = "ok", parent: str = "", claim: int = 0,
             joined: bool = False,
         ) -> dict[str, Any]:  # fmt: skip
-            """No prerequisites, or does not read them."""
+            """Reads no results of prerequisites."""
             self._record_begun(ctx)
             return await self._finish(ctx, kind)
 
@@ -67,7 +67,7 @@ class FlowTasks:
 
         @task
         async def hook(ctx: Context, hook_of: str, on: str) -> dict[str, object]:
-            """Enqueued by the end of another job, which it can read."""
+            """Enqueued at the end of another job, which it can read."""
             self._record_begun(ctx)
             self._record_read(ctx, [_result_key(result) async for result in ctx.results()])
             return await self._finish(ctx, "ok")

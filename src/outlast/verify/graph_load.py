@@ -1,7 +1,7 @@
 """Enqueuers of random graphs of jobs, which also cancel some of them.
 
-Acknowledged graphs are recorded in the ledger right after: every job, with its requested
-prerequisites. When a cancel of a flow has returned, the claims up to then are recorded.
+Acknowledged graphs are recorded in the ledger at once: every job, with its requested prerequisites.
+When a cancel of a flow has returned, the claims up to then are recorded.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .graphs import GraphGenerator, PlannedGraph
 from .load import EXPECTED_ERRORS, Gate
 from .workload import Workload
 
-MAX_IN_FLIGHT = 1500  # unfinished jobs while more are enqueued
+MAX_IN_FLIGHT = 1500  # unfinished jobs above which no more are enqueued
 MAX_JOBS_PER_CALL = 120  # jobs per call, or one graph if that has more
 COUNT_INTERVAL_S = 0.4  # seconds
-CANCEL_JOB_SHARE = 0.03  # of graphs with one job cancelled
+CANCEL_JOB_SHARE = 0.03  # of graphs of which one job is cancelled
 CANCEL_FLOW_SHARE = 0.03  # of graphs that are cancelled as a whole
-CANCEL_WITHIN_S = 1.5  # seconds in which that happens
-LATE_SHARE = 0.3  # share of calls with another graph after existing jobs
+CANCEL_WITHIN_S = 1.5  # seconds until the cancel
+LATE_SHARE = 0.3  # of calls with another graph after existing jobs
 
 
 class GraphLoad:
@@ -53,7 +53,7 @@ class GraphLoad:
             self._cancel(whole_flow=True)
 
     def enqueue_graphs(self) -> None:
-        """A few graphs in one call; and sometimes one after earlier jobs."""
+        """Enqueue a few graphs in one call, and sometimes one after earlier jobs."""
         plans = [self.generator.generate()]
         while sum(len(plan.nodes) for plan in plans) < MAX_JOBS_PER_CALL:
             plans.append(self.generator.generate())

@@ -25,7 +25,7 @@ GROUP_SIZES = (((0, 0), 20), ((1, 4), 750), ((5, 15), 195), ((16, 60), 28), ((10
          ((1000, 1000), 2))  # fmt: skip
 TASK_KINDS = (("ok", 88), ("naps", 5), ("fails", 4), ("dies", 3))
 SHAPES = (("group", 62), ("chain", 8), ("nested", 12), ("graph", 10), ("crawl", 8))
-LARGE_GROUP = 100  # children from which on hardly any may die, or the fan-in would never run
+LARGE_GROUP = 100  # children; in larger groups hardly any may die, or the fan-in would never run
 HOOK_SHARE, THREAD_SHARE, ANY_END_SHARE, FAIL_FAST_SHARE = 0.04, 0.05, 0.3, 0.12
 
 
@@ -89,7 +89,7 @@ class GraphGenerator:
         return chain(*links)
 
     def _nested(self, plan: PlannedGraph) -> Chain:
-        """Nested fan-ins and chains side by side, and one job that waits for all of them."""
+        """Nested fan-ins and chains in parallel, and one job that waits for all of them."""
         parts: list[Any] = []
         ends: list[str] = []
         for _ in range(self.rng.randint(1, 4)):

@@ -1,5 +1,5 @@
-"""Load of limited queues: handlers that record their slots, jobs for them, and an operator who
-changes the limits."""
+"""Load of limited queues: handlers that record their slots, an enqueuer, and an operator who
+changes limits."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 SLOTS, WIDE, FEW, ORDERED = "slots", "wide", "few", "ordered"  # SLOTS has a limit of its own, too
 ORDERED_LANES = 12
-FEW_LANES = 3  # so few that each claim of a worker finds lanes that it knows
-SLOT_LANES, WIDE_LANES = 200, 1000  # more than one claim looks at; some have most of the jobs
-SLOW_LANES = ("lane-0", "lane-1")  # of WIDE: their handlers take long enough to fill them
-SLOW_DEPTH = 15  # jobs that wait in each of these, at the least
-SLOW_RANGE_S, QUICK_RANGE_S = (0.2, 0.4), (0.0, 0.02)  # seconds that a handler takes
+FEW_LANES = 3  # few enough that each claim of a worker finds known lanes
+SLOT_LANES, WIDE_LANES = 200, 1000  # more than one claim visits; some have most of the jobs
+SLOW_LANES = ("lane-0", "lane-1")  # of WIDE: their handlers are slow enough to fill them
+SLOW_DEPTH = 15  # minimum number of jobs that wait in each of these
+SLOW_RANGE_S, QUICK_RANGE_S = (0.2, 0.4), (0.0, 0.02)  # durations of handlers
 FEW_RANGE_S = (0.0, 0.06)
-FAIL_SHARE = 0.1  # attempts in order that fail
-MAX_WAITING = 1500  # jobs in the table while more are asked for
+FAIL_SHARE = 0.1  # of attempts in ordered lanes
+MAX_WAITING = 1500  # jobs in the table above which no more are enqueued
 JOBS_PER_CALL = 100
-FIRST_CHANGE_S, CHANGE_INTERVAL_S = 0.5, 5.0  # seconds until limits are changed
+FIRST_CHANGE_S, CHANGE_INTERVAL_S = 0.5, 5.0  # seconds until limits change
 RETRY = Retry(max_attempts=1000, base=0.01, cap=0.05)
 FIRST_RUNNING, FIRST_LANE_RUNNING = 8, 2  # limits before the first change
 
@@ -73,8 +73,8 @@ class LaneTasks:
 
 
 def run_lane_load(work: Workload, tasks: LaneTasks, gate: Gate, seed: int, number: int) -> None:
-    """In a child: enqueue jobs in lanes as long as there is room; a single enqueuer, so that the
-    order in each lane is known."""
+    """In a child: enqueue jobs in lanes while there is room. There is a single enqueuer, so that
+    the order in each lane is known."""
     faulthandler.cancel_dump_traceback_later()
     rng, numbers = random.Random(seed), count()
     while gate.state != Gate.SHUT:
@@ -97,7 +97,7 @@ def run_lane_load(work: Workload, tasks: LaneTasks, gate: Gate, seed: int, numbe
 
 
 def _more_slow(work: Workload, tasks: LaneTasks, numbers: Iterator[int]) -> list[Call]:
-    """So many that the lanes with slow handlers can be full."""
+    """Calls that fill the lanes with slow handlers."""
     ready = {one.lane: one.ready for one in work.ol.lanes(WIDE)}
     task = tasks.slotted.using(queue=WIDE)
     return [
@@ -118,7 +118,7 @@ def _pick_lane(queue: str, rng: random.Random) -> str:
 
 
 def run_limiter(work: Workload, gate: Gate, seed: int, number: int) -> None:
-    """In a child: change limits every few seconds. The ledger says what they may be meanwhile."""
+    """In a child: change limits every few seconds, and record each request and response."""
     faulthandler.cancel_dump_traceback_later()
     rng, change_at = random.Random(seed + number), time.monotonic() + FIRST_CHANGE_S
     while gate.state != Gate.SHUT:

@@ -1,35 +1,35 @@
-"""Ledger: an append-only file in which handlers and callers record their actions and the answers.
+"""Ledger: an append-only file in which handlers and callers record actions and responses.
 
 Each line is one write with O_APPEND, so that lines of many processes never mix and a killed process
-leaves a whole line or none. It is independent of Outlast: it is the witness.
+leaves a whole line or none. The ledger is independent of Outlast: it is the witness.
 
     began      a handler started                        job, fence
     ended      a handler is about to return             job, fence, number of jobs it enqueued
     promised   the job was acknowledged                 job, the states in which it may end
     refused    its transaction will be rolled back      job
-    never      it must not run from this claim on       job, fence
+    never      the job must not run from this claim on  job, fence
     together   jobs that exist all or none              queue, number
-    beside     exists if, and only if, a row of the caller's does     queue
-    told       an owner was told whether its write was accepted       job, fence, [outcome, yes/no]
-    took       another owner has it                                   job, fence
-    kept       a former owner was told whether it still owns it       job, fence, yes/no
+    beside     a job and a row of the caller's exist both or neither  queue
+    told       response to an owner: whether its write was accepted   job, fence, [outcome, yes/no]
+    took       another owner has the job                              job, fence
+    kept       response to a former owner: whether it is the owner    job, fence, yes/no
     flow       the flow was acknowledged                              flow, its jobs as requested
-    stopped    a cancel of a flow has returned                        flow, its jobs' claims then
+    stopped    a cancel of a flow has returned                        flow, its jobs' claims
     read       a follower read the results of its prerequisites       job, fence, [job, fence] each
     robbed     an owner lost its job before its lease expired         job, fence
     did        a step was run                                         job, fence, its name
-    stepped    the caller was told whether a step is stored           job, fence, [name, yes/no]
+    stepped    response to the caller: whether a step is stored       job, fence, [name, yes/no]
     wrote      a row of the handler's own, to commit with its end     job, fence, [the row, in time]
-    saw        what must not be, seen by who walked a path            queue, what
-    queued     a job of a limited queue stands                        job, [queue, lane]
-    entered    a handler holds its slot, or runs for its tick         job, fence, what
-    left       it is about to return (failed: it fails)               job, fence, what
+    saw        a violation that the scenario itself detected          queue, message
+    queued     a job of a limited queue exists                        job, [queue, lane]
+    entered    a handler holds its slot, or runs for its tick         job, fence, facts
+    left       the handler is about to return (failed: to fail)       job, fence, facts
     limits     limits are to change, and have changed                 queue, [limits, asked/changed]
-    schedule   an operator calls, and the call has returned           name, [call, stage, facts]
+    schedule   an operator's call is made, and has returned           name, [call, stage, facts]
     accepted   an outcome was accepted                  job, fence, [owner, port of the server]
     outdated   an outcome was refused                   job, fence
     route      a process connects by this address       its name
-    clock      the database's clock is so far from the monotonic one  seconds
+    clock      the offset of the database's clock from the monotonic  seconds
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Ledger:
 
 
 class Tail:
-    """A ledger read while others write it: each time, the new entries."""
+    """A ledger that other processes write: each read returns the new entries."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.path = ledger.path

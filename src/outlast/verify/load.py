@@ -1,7 +1,7 @@
 """Enqueuers: a mix of all kinds of jobs at a steady rate.
 
-An acknowledged job is recorded in the ledger right after; if its enqueuer dies in between, it was
-not acknowledged.
+An acknowledged job is recorded in the ledger at once; if its enqueuer dies before that, it does not
+count as acknowledged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .scenarios import SCENARIOS, run_scenario
 from .workload import Workload
 
 MAX_BACKLOG = 1000  # jobs that wait to start
-MAX_BULK = 30  # maximum jobs per call
+MAX_BULK = 30  # jobs per call
 QUEUES = ("a", "b", "c")
 SPECIAL_SCENARIOS = (
     "enqueue",
@@ -35,15 +35,15 @@ SPECIAL_SCENARIOS = (
     "flow-enqueue",
     "flow-keys",
 )
-SPECIAL_SHARE = 0.12  # share of these kinds, each in its own queue
+SPECIAL_SHARE = 0.12  # of these kinds, each in its own queue
 TASK_WEIGHTS = (("naps", 50), ("mark", 20), ("thread", 10), ("parent", 8), ("fails_once", 6),
        ("postpones", 3), ("permanent", 3))  # fmt: skip
-MAX_CATCH_UP_S = 1.0  # seconds for which a delayed enqueuer may go faster
+MAX_CATCH_UP_S = 1.0  # delay that an enqueuer makes up by going faster
 LEASE_S = 2.0  # unused: enqueuers own no jobs
 
 
 class Gate:
-    """One byte that all processes share: whether to enqueue more."""
+    """A byte of shared memory: whether enqueuers may continue."""
 
     SHUT, OPEN, FULL = range(3)
 
@@ -68,7 +68,7 @@ class Backlog:
         self._begun_early: set[str] = set()  # started before their acknowledgement was written
 
     def record(self, entries: Iterable[LedgerEntry]) -> int:
-        """Number of acknowledged jobs."""
+        """Record entries; returns the number of acknowledged jobs."""
         promised = 0
         for entry in entries:
             if entry.kind == "promised":
@@ -86,7 +86,7 @@ class Backlog:
 
 
 class LoadGenerator:
-    """`rate`: jobs per second."""
+    """Enqueues jobs of all kinds; `rate`: jobs per second."""
 
     def __init__(self, work: Workload, rng: random.Random, rate: float) -> None:
         self.work, self.rng, self.rate = work, rng, rate
@@ -123,7 +123,7 @@ class LoadGenerator:
         return number
 
     def _call(self, queue: str) -> tuple[Any, str]:
-        """A call, and how it will end."""
+        """A call, and the state in which it will end."""
         ((kind, _),) = self.rng.choices(TASK_WEIGHTS, [weight for _, weight in TASK_WEIGHTS])
         nap = {"seconds": self.rng.uniform(0.0, 0.1)} if kind == "naps" else {}
         call = getattr(self.work, kind).using(queue=queue).job(**nap)

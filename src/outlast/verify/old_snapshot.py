@@ -1,4 +1,4 @@
-"""An old snapshot, as a long report holds one: PostgreSQL keeps all dead rows meanwhile."""
+"""An old snapshot, like that of a long report: PostgreSQL keeps all dead rows meanwhile."""
 
 from __future__ import annotations
 

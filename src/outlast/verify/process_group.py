@@ -10,23 +10,23 @@ from functools import partial
 
 from .children import ChildExit, Children
 
-Body = Callable[[int], object]  # gets its number, from 1
+Body = Callable[[int], object]  # called with the number of the process, from 1
 ReportProblem = Callable[[str], None]
 
 
 class ProcessGroup:
-    """A process that ends unexpectedly is reported."""
+    """Processes of one kind; an unexpected end is reported."""
 
     def __init__(self, children: Children, name: str, body: Body, report: ReportProblem) -> None:
         self.name = name
-        self.running: list[int] = []  # by process id
-        self.frozen: list[int] = []  # those that are stopped
+        self.running: list[int] = []  # process ids
+        self.frozen: list[int] = []  # ids of stopped processes
         self.expected_signals: dict[
             int, int
         ] = {}  # the expected signal (0: none) of each process that should end
         self._children, self._body, self._report = children, body, report
         self._started = 0
-        self._at_work: set[int] = set()  # those that have done something
+        self._at_work: set[int] = set()  # ids of processes that have done some work
 
     def __len__(self) -> int:
         return len(self.running)
@@ -46,8 +46,8 @@ class ProcessGroup:
         self._at_work.add(pid)
 
     def victim(self, rng: random.Random) -> int | None:
-        """One that has done something, if another one has, too. On a machine on which a process
-        starts more slowly than it is killed, there would be nobody left to work."""
+        """A process that has done some work, if at least two have: on a machine where starts take
+        longer than the interval between kills, no process would be left to work."""
         at_work = sorted(self._at_work.intersection(self.running))
         return rng.choice(at_work) if len(at_work) > 1 else None
 
@@ -55,7 +55,7 @@ class ProcessGroup:
         self._send_signal(pid, signal.SIGKILL, signal.SIGKILL)
 
     def terminate(self, pid: int) -> None:
-        """Stop it: it should report its outcomes, and exit with 0."""
+        """Stop a process: it should report its outcomes, and exit with 0."""
         self._send_signal(pid, signal.SIGTERM, 0)
 
     def freeze(self, pid: int) -> None:
@@ -68,13 +68,13 @@ class ProcessGroup:
             os.kill(pid, signal.SIGCONT)
 
     def expect_exit(self) -> None:
-        """The remaining processes end by themselves, notified in another way."""
+        """Expect the exit of the remaining processes, which were asked to stop in another way."""
         self.expected_signals |= dict.fromkeys(self.running, 0)
         self.running.clear()
 
     def _send_signal(self, pid: int, number: int, expected: int) -> None:
         self.running.remove(pid)
-        self._at_work.discard(pid)  # ids of processes come again
+        self._at_work.discard(pid)  # process ids are reused
         self.expected_signals[pid] = expected
         os.kill(pid, number)
         self.thaw(pid)

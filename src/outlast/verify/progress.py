@@ -1,7 +1,7 @@
-"""Progress of a campaign: a live line on a terminal, else a line every few seconds. Always on
-standard error, so that standard output holds the result and nothing else.
+"""Progress of a campaign: a live line on a terminal, else a line every few seconds. It goes to
+standard error, so that standard output has only the result.
 
-Nothing here may start a thread: the process that shows this is the one that forks.
+This module must not start threads: the process that shows progress also forks.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class CampaignProgress:
         )
 
     def share(self, results: CampaignResults, now: float) -> float:
-        """The share that is done: by time or by count, whichever ends it sooner."""
+        """The completed share, by time or by count, whichever is larger."""
         shares = [0.0]
         if self.budget:
             shares.append((now - results.began) / self.budget)

@@ -18,7 +18,7 @@ from .workspace import OWN_DATABASES
 
 @dataclass(slots=True)
 class ScenarioCounts:
-    """The counts of one scenario; which ones depends on the campaign."""
+    """The counts of one scenario; their columns depend on the campaign."""
 
     points: int = 0
     counts: dict[str, int] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class ScenarioCounts:
 
 @dataclass(slots=True)
 class FoundViolation:
-    """One violation, and where it happened."""
+    """A violation and its scenario."""
 
     where: str
     path: str
@@ -52,7 +52,7 @@ class CampaignResults:
     interrupted: bool = False
     facts: dict[str, Any] = field(default_factory=dict)  # additional results
     spans: dict[str, list[float]] = field(default_factory=dict)  # measured seconds
-    rerun_options: str | None = None  # the command's own options, if they are no list of scenarios
+    rerun_options: str | None = None  # options of the command that are not a list of scenarios
 
     def counts_of(self, path: str) -> ScenarioCounts:
         return self.rows.setdefault(path, ScenarioCounts())

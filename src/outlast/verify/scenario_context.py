@@ -1,4 +1,4 @@
-"""Context of a scenario: an application, a queue of its own, and entries for the ledger."""
+"""Context of a scenario: an application, a queue of its own, and methods that write the ledger."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .workload import FAST_RETRY, Workload
 P = ParamSpec("P")
 T = TypeVar("T")
 
-ANY_FINAL_STATE = ("succeeded", "dead", "cancelled")  # any final state
+ANY_FINAL_STATE = ("succeeded", "dead", "cancelled")
 
 
 class ScenarioContext:
@@ -39,7 +39,7 @@ class ScenarioContext:
         self.ol = workload.ol
         self.workspace = workload.workspace
         self.ledger = workload.ledger
-        self.queue = label  # its name marks everything that happens here
+        self.queue = label  # its name identifies all rows of this scenario
         self.owner = f"owner-{label}"
         self.lease = lease
         self.max_work_s: float | None = None  # maximum seconds for a worker
@@ -83,7 +83,7 @@ class ScenarioContext:
         self, outcome: Outcome, claim: Claim, jobs: int = 0, *, record: bool = True,
         join: bool = False,
     ) -> AttemptEnd:  # fmt: skip
-        """The end of an attempt, as a worker reports it. Unless it is reported, it must not count.
+        """The end of an attempt, as a worker reports it. It must not count unless it is reported.
         With `join`, dependents wait for its jobs, too."""
         if outcome is Outcome.SUCCEEDED:
             if record:
@@ -106,7 +106,7 @@ class ScenarioContext:
     def finish(
         self, ends: Sequence[tuple[Claim, AttemptEnd]], events: Sequence[dict[str, Any]] = ()
     ) -> Finished:
-        """Report outcomes, and record the answers in the ledger."""
+        """Report outcomes, and record the responses in the ledger."""
         transitions = [decide(claim, ended, FAST_RETRY, 0.5) for claim, ended in ends]
         finished = self.run(finish, transitions, events)
         self.record_answers(finished)
@@ -116,7 +116,7 @@ class ScenarioContext:
 
     def context(self, claim: Claim) -> Context:
         context = Context(claim, lambda *_: None, self.ol.store, store=self.ol.store)
-        if self.max_work_s is not None:  # no heartbeat thread here disowns unrenewed claims
+        if self.max_work_s is not None:  # without a heartbeat thread, nothing disowns old claims
             timer = threading.Timer(self.max_work_s, context.disown)
             timer.daemon = True
             timer.start()
@@ -131,8 +131,8 @@ class ScenarioContext:
             self.ledger.write("stepped", context.job.id, context.fence, [name, False])
 
     def complete(self, claim: Claim, *, late: bool = False) -> None:
-        """Write our own row and finish. If the connection breaks there is no answer: the checker
-        reads the tables."""
+        """Write the handler's own row and finish. If the connection breaks there is no response to
+        record: the checker reads the tables."""
         context = self.context(claim)
         try:
             with context.completing({"fence": claim.fence}) as connection:
@@ -157,7 +157,7 @@ class ScenarioContext:
     def finish_in_time(
         self, ends: Sequence[tuple[Claim, AttemptEnd]], since: float, lease: float | None = None
     ) -> None:
-        """The same for claims that cannot be lost: their leases run from `since` on."""
+        """Finish claims that cannot be lost: their leases run from `since` on."""
         finished = self.finish(ends)
         if time.monotonic() - since < 0.9 * (self.lease if lease is None else lease):
             for transition in finished.lost:
@@ -178,7 +178,7 @@ class ScenarioContext:
     # Flows
 
     def call(self, **options: Any) -> Call:
-        """A job of a flow. Its hooks, if any, find it by the queue."""
+        """A job of a flow. Its hooks, if any, identify it by the queue."""
         return self.work.mark.using(queue=self.queue, **options).job()
 
     def hooks(self) -> dict[str, Call]:
@@ -194,7 +194,7 @@ class ScenarioContext:
         return jobs
 
     def record_planned(self, job: Job, after: Sequence[Job] = (), *, hooked: bool = False) -> None:
-        """A requested job: its prerequisites, and whether it has hooks."""
+        """Record a requested job: its prerequisites, and whether it has hooks."""
         node = [
             job.id,
             self.queue,
@@ -207,18 +207,18 @@ class ScenarioContext:
     # Facts for the checker
 
     def record_promise(self, id: str, *states: str) -> None:
-        """The job exists, and ends in one of these states."""
+        """Record that the job exists and must end in one of these states."""
         self.ledger.write("promised", id, 0, list(states or ("succeeded",)))
 
     def record_rollback(self, id: str) -> None:
         self.ledger.write("refused", id)
 
     def forbid_claim(self, id: str, fence: int = 1) -> None:
-        """The job must not run under this claim or a later one."""
+        """Record that the job must not run under this claim or a later one."""
         self.ledger.write("never", id, fence)
 
     def report(self, invariant: str, orphan: str, message: str) -> None:
-        """Report a violation that only the scenario can see."""
+        """Report a violation that only the scenario can detect."""
         self.ledger.write("saw", self.queue, 0, [invariant, orphan, message])
 
     def record_atomic(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Schedules under test: one for each pair of policies, handlers that tell when they run, and an
+"""Schedules under test: one for each pair of policies, handlers that record their runs, and an
 operator who pauses, resumes, changes, skips, runs and backfills."""
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 EVERY_SECOND: tuple[dict[str, Any], ...] = ({"every": 1.0}, {"cron": "* * * * * *"})
 EVERY_FIVE: tuple[dict[str, Any], ...] = ({"every": 5.0}, {"cron": "*/5 * * * * *"})
-CHANGES = (*EVERY_SECOND, {"every": 2.0}, {"cron": "*/2 * * * * *"})  # what an operator makes of it
-GRACE_S = 3.0  # with missed="none": less than its period, so that a late tick is left out
+CHANGES = (*EVERY_SECOND, {"every": 2.0}, {"cron": "*/2 * * * * *"})  # made by the operator
+GRACE_S = 3.0  # with missed="none": less than the period, so that a late tick is skipped
 NAPS_S = {"allow": (0.0, 0.3), "skip": (0.0, 1.6), "queue": (0.0, 1.6), "cancel": (30.0, 30.0)}
 CALL_RANGE_S = (0.5, 1.5)  # seconds between calls of the operator
 RETRY_PAUSE_S = 0.2
-HANDLED_SHARE = 0.6  # calls that concern a schedule which the operator may pause and change
+HANDLED_SHARE = 0.6  # of calls about a schedule that the operator may pause and change
 BACKFILL_S = 12.0
 HANDLED_POLICIES = (("all", "allow"), ("once", "allow"), ("all", "skip"), ("once", "queue"),
                     ("all", "queue"), ("once", "cancel"))  # fmt: skip
@@ -37,12 +37,12 @@ HANDLED_POLICIES = (("all", "allow"), ("once", "allow"), ("all", "skip"), ("once
 
 @dataclass(frozen=True, slots=True)
 class PlannedSchedule:
-    """A schedule of the campaign. The operator leaves the ticks of a `steady` one alone."""
+    """A schedule of the campaign. The operator does not change the ticks of a `steady` one."""
 
     name: str
     options: dict[str, Any]
     steady: bool
-    in_code: bool  # declared, not made at run time
+    in_code: bool  # declared in code, not created at run time
 
     @property
     def spec(self) -> ScheduleSpec:
@@ -97,7 +97,7 @@ class ScheduleTasks:
 
 
 class ScheduleOperator:
-    """Each call is told to the ledger before it is made and when it has returned."""
+    """An operator whose calls are recorded before they are made and after they returned."""
 
     def __init__(
         self, work: Workload, tasks: ScheduleTasks, planned: list[PlannedSchedule],
@@ -108,7 +108,7 @@ class ScheduleOperator:
         self.paused: set[str] = set()
 
     def create_all(self) -> None:
-        """Those of code come with the first worker."""
+        """Create the schedules; the first worker announces those of code."""
         for one in self.planned.values():
             if not one.in_code:
                 self._call(one.name, "create", partial(self._create, one))
@@ -120,7 +120,7 @@ class ScheduleOperator:
             self._write(one.name, "stands", "done", one.spec.as_json())
 
     def act(self) -> None:
-        """One call, about one schedule."""
+        """Make one call about one schedule."""
         handled = self.rng.random() < HANDLED_SHARE
         one = self.rng.choice([p for p in self.planned.values() if p.steady != handled])
         actions = [self.run, self.backfill]
@@ -153,7 +153,7 @@ class ScheduleOperator:
         self.work.ledger.write("promised", job.id, 0, ["succeeded", "cancelled"])
 
     def backfill(self, one: PlannedSchedule) -> None:
-        """Ticks of which most have a job: it gets no second one."""
+        """Backfill ticks, most of which have a job already."""
         stands = self._stand()[one.name]
         end = stands.next_at or stands.last_tick
         if end is None or one.name.endswith("-cancel"):
@@ -172,7 +172,7 @@ class ScheduleOperator:
                 self.pause(one)
 
     def _create(self, one: PlannedSchedule) -> Any:
-        with suppress(Exception):  # an earlier try was lost on its way back, or this one is refused
+        with suppress(Exception):  # the response of an earlier try was lost, or this one is refused
             if one.name in self._stand():
                 return None
         return self.work.ol.create_schedule(one.name, self.tasks.call(one), **one.options)
@@ -181,7 +181,7 @@ class ScheduleOperator:
         return {one.name: one for one in self.work.ol.schedules()}
 
     def _call(self, name: str, action: str, call: Callable[[], Any], **facts: object) -> Any:
-        """Until it has returned: what it is about is uncertain meanwhile."""
+        """Make a call, and record it before and after: its effect is uncertain in between."""
         self._write(name, action, "asked", facts)
         while True:
             try:
@@ -211,7 +211,7 @@ def run_schedule_operator(
     work: Workload, tasks: ScheduleTasks, planned: list[PlannedSchedule], gate: Gate, seed: int,
     number: int,
 ) -> None:  # fmt: skip
-    """In a child: act until the gate is shut, and pause all schedules then."""
+    """In a child: act until the gate is closed, then pause all schedules."""
     faulthandler.cancel_dump_traceback_later()
     rng = random.Random(f"{seed} {number}")
     operator = ScheduleOperator(work, tasks, planned, rng, gate)

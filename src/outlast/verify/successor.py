@@ -23,14 +23,14 @@ from .workload import Workload
 from .workspace import Workspace
 
 SUCCESSOR = "heir"
-LEASE_S = 120.0  # seconds: the successor is in no hurry
+LEASE_S = 120.0  # long enough for the successor to finish without renewals
 ZOMBIE_LEASE_S = 5000.0  # requested by a zombie; no other owner has such a lease
 TAKE_OVER_WITHIN_S = 30.0  # seconds until every job must have been reclaimed
-MAX_LOCK_TRIES = 2  # a lock held for longer is that of a frozen owner
+MAX_LOCK_TRIES = 2  # a lock that is held for longer belongs to a frozen owner
 
 
 class FrozenOwner(NamedTuple):
-    """The jobs of one frozen owner: those of its queue."""
+    """A frozen owner, whose jobs are those of its queue."""
 
     label: str
     workspace: Workspace
@@ -50,7 +50,7 @@ class TakenOver:
 
 
 class Successor:
-    """In a new child each time; its claims are kept in a file in between."""
+    """The successor, in a new child each time; its claims are kept in a file in between."""
 
     def __init__(self, work: Workload, file: FilePath) -> None:
         self.work = work
@@ -97,7 +97,7 @@ class Successor:
             self.work.ol.close()
 
     def _take(self, owners: list[FrozenOwner], found: TakenOver) -> list[JobRow]:
-        """One attempt for all; returns those still missing."""
+        """Try to reclaim and claim all jobs once; returns the jobs still missing."""
         self._context("").run(reclaim)
         for one in owners:
             ctx = self._context(one.label)
@@ -124,7 +124,7 @@ class Successor:
         for transition in finished.lost:
             ctx.ledger.write("robbed", *transition.claim.claim_key)
 
-    # When they are back
+    # After the owners are thawed
 
     def settle(self, workspaces: list[Workspace], taken_over: TakenOver) -> Verdict:
         """Finish everything, and check every workspace."""
@@ -143,14 +143,14 @@ class Successor:
         return verdict
 
     def _extended_leases(self) -> Iterator[Violation]:
-        """A lease that only a zombie can have requested, on a job that is no longer its own."""
+        """Leases that only a zombie can have requested, on jobs that it no longer owns."""
         for row in self._rows().values():
             if row.worker == SUCCESSOR and (row.lease_left or 0.0) > LEASE_S:
                 message = "the lease of its owner was changed by another process"
                 yield Violation("I3", row.id, "zombie", message, row.queue)
 
     def _finish_all(self, taken_over: TakenOver) -> None:
-        """First our own claims, then the remaining work of this workspace."""
+        """Finish the successor's own claims, then the remaining work of this workspace."""
         here = self._rows()
         for label, rows in taken_over.claims.items():
             claims = [claim for claim in (Claim(**one) for one in rows) if claim.id in here]
@@ -166,7 +166,7 @@ class Successor:
         self._cancel_flows()
 
     def _cancel_flows(self) -> None:
-        """Complete cancelled flows; our own jobs that were asked to stop have nothing to stop."""
+        """Complete cancelled flows; claims of the successor have no handlers to stop."""
         store = self.work.ol.store
         for flow, why in store.run(cancel_flow.unfinished_cancels):
             while store.run(cancel_flow.cancel_page, flow, why).left:
@@ -190,6 +190,6 @@ class Successor:
 
 
 def _settled(row: JobRow) -> bool:
-    """A waiting job has no owner: its prerequisites have."""
+    """Whether a job needs no successor: it has ended, or waits without an owner."""
     ours = row.state == State.RUNNING and row.worker == SUCCESSOR
     return ours or row.state in FINAL or row.state == State.WAITING

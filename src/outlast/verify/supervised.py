@@ -1,7 +1,7 @@
-"""Workers under a supervisor, as `outlast worker --processes` has them: fresh interpreters.
+"""Workers under a supervisor, as with `outlast worker --processes`: fresh interpreters.
 
 `python -m outlast.verify.supervised SCHEMA FOLDER SETTINGS` is one of them, with its database in
-OUTLAST_URL: other users can read the arguments of a process, and an address may hold a password.
+OUTLAST_URL: other users can read the arguments of a process, and a URL may hold a password.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run_supervisor(work: Workload, settings: dict[str, Any], number: int) -> Non
 
 
 def workers_of(supervisor: int) -> list[int] | None:
-    """Its children now; None where the system cannot list them."""
+    """The current children of a supervisor; None where the system cannot list them."""
     if not Path("/proc/self/task").exists():
         return None
     children = Path(f"/proc/{supervisor}/task/{supervisor}/children")

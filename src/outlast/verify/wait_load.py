@@ -1,5 +1,5 @@
 """Load of waiting jobs: an enqueuer, and senders of early, double and late signals, which may be
-killed. A signal has a key, so whoever lives sends everything again."""
+killed. Signals have keys, so each sender can send all of them again."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .wait_tasks import MAYBE, SIGNAL
 if TYPE_CHECKING:
     from .workload import Workload
 
-MAX_LIVE = 150  # jobs in the table while more are asked for
+MAX_LIVE = 150  # jobs in the table above which no more are enqueued
 JOBS_PER_CALL = 10
 NAP_RANGE_S, TIMEOUT_RANGE_S = (0.0, 0.1), (0.05, 0.8)
-MAYBE_SHARE = 0.5  # jobs that wait for a signal that may come too late
+MAYBE_SHARE = 0.5  # of jobs that wait for a signal that may come too late
 OWN_TRANSACTION_SHARE, ROLLBACK_SHARE = 0.3, 0.3
 
 
 def run_wait_load(work: Workload, gate: Gate, seed: int, number: int) -> None:
-    """In a child: enqueue jobs that wait, as long as there is room."""
+    """In a child: enqueue jobs that wait, while there is room."""
     faulthandler.cancel_dump_traceback_later()
     rng = random.Random(seed + number)
     while gate.state != Gate.SHUT:
@@ -50,8 +50,8 @@ def run_wait_load(work: Workload, gate: Gate, seed: int, number: int) -> None:
 
 
 def run_sender(work: Workload, seed: int, number: int) -> None:
-    """In a child, until it is killed: send the signals of all jobs that have not ended, again and
-    again; in the sender's own transaction, too, which may be rolled back."""
+    """In a child, until it is killed: send the signals of all unfinished jobs repeatedly, some in
+    the sender's own transaction, which may be rolled back."""
     faulthandler.cancel_dump_traceback_later()
     rng = random.Random(seed * 1000 + number)
     while True:
@@ -70,8 +70,8 @@ def run_sender(work: Workload, seed: int, number: int) -> None:
 
 
 def send_signals(work: Workload, job: Job, rng: random.Random) -> None:
-    """Some of the signals of a job, in order: each is sent when the one before it is there."""
-    with suppress(OutlastError):  # it has ended, or is not there any more
+    """Send some of the signals of a job in order, each after the one before it has arrived."""
+    with suppress(OutlastError):  # the job has ended or was removed
         number = rng.randint(0, int(job.args["signals"]))
         if rng.random() < OWN_TRANSACTION_SHARE:
             _send_in_transaction(work, job.id, number, rng)

@@ -1,5 +1,5 @@
-"""Tasks that wait. Their signals are numbered in the order of arrival, so a handler sees whether
-one was lost, taken twice, or out of order.
+"""Tasks that wait. Their signals are numbered in the order of arrival, so a handler detects a lost,
+repeated or out-of-order signal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class WaitTasks:
         async def waits(
             ctx: Context, signals: int = 1, nap: float = 0.0, timeout: float | None = None
         ) -> dict[str, Any]:
-            """Sleeps, waits for so many signals, and for one more that may time out."""
+            """Sleeps, waits for a number of signals, and for one more that may time out."""
             self._begin(ctx)
             await ctx.sleep(nap)
             values = [await ctx.wait(SIGNAL) for _ in range(signals)]
@@ -65,7 +65,7 @@ class WaitTasks:
         return {"fence": ctx.fence, "values": values, "late": late}
 
     def send(self, id: str, number: int = 1, name: str = SIGNAL, **options: Any) -> None:
-        """Send numbered signals, each under a key: sent again, it is the same one."""
+        """Send numbered signals, each with a key: a repeat is the same signal."""
         for value in range(number):
             self.work.ol.signal(id, name, value, key=f"{name} {value}", **options)
 

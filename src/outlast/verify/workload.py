@@ -1,5 +1,5 @@
-"""Tasks of the campaigns. Each handler records what it does in the ledger and returns the fence of
-its claim, so that the checker sees whose result was accepted.
+"""Tasks of the campaigns. Each handler records its actions in the ledger and returns the fence of
+its claim, so that the checker sees which result was accepted.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .wait_tasks import WaitTasks
 from .workspace import Workspace
 
 FAST_RETRY = Retry(max_attempts=5, base=0.01, cap=0.05)
-MAX_CRASHES = 50  # crashes per job: a busy machine may lose a lease of a second by itself
+MAX_CRASHES = 50  # per job: on a busy machine, leases of a second may expire without a fault
 POOLED = "pooled"
-TARRY_S = 0.6  # seconds in which other workers have checked its liveness twice
+TARRY_S = 0.6  # long enough for other workers to check its liveness twice
 STEP_NAMES = ("one", "two")
-FAILED_CALLS = 8  # failing calls of a dependency before it is back
+FAILED_CALLS = 8  # failing calls of a dependency before it recovers
 LINGER_LIMIT_S = 20.0  # seconds that a handler lingers unless it is asked to stop
 
 
@@ -49,7 +49,7 @@ class Workload:
         self.waiting = WaitTasks(self)
 
     def move_to(self, workspace: Workspace) -> Workload:
-        """Continue in another workspace. Handlers write to its ledger from now on."""
+        """Continue in another workspace, and write to its ledger."""
         if workspace != self.workspace:
             self.workspace = workspace
             self.ledger = Ledger(workspace.ledger_file)
@@ -57,7 +57,7 @@ class Workload:
         return self
 
     def use_prepared(self, workspace: Workspace) -> Workload:
-        """Move to a prepared workspace; its facts need not be found again by every child."""
+        """Move to a prepared workspace, whose facts children need not read again."""
         self.move_to(workspace)
         store = self.ol.store
         store._checked = True
@@ -76,7 +76,7 @@ class Workload:
         written.replace(self.workspace.ready_file)  # atomically
 
     def warm_up(self) -> None:
-        """Do what is slow the first time, so that children need not repeat it."""
+        """Run code that is slow the first time, so that children need not repeat it."""
         from ..worker import isolated, signals  # noqa: F401
 
         with suppress(ImportError):
@@ -96,7 +96,7 @@ class Workload:
     def _define(self, ol: Outlast) -> None:
         @ol.task(max_crashes=MAX_CRASHES)
         async def mark(ctx: Context, parent: str = "", claim: int = 0) -> dict[str, int]:
-            """Records its run. A follow-up names its enqueuer."""
+            """Records its run; a follow-up job names its enqueuer."""
             return self._record_run(ctx)
 
         @ol.task(max_crashes=MAX_CRASHES)
@@ -130,7 +130,7 @@ class Workload:
 
         @ol.task
         async def holds(ctx: Context) -> dict[str, int]:
-            """Runs until it may end, with the default crash limit."""
+            """Runs until it is released, with the default crash limit."""
             result = self._record_run(ctx)
             while not self.workspace.release_file.exists():  # noqa: ASYNC110 - a file has no event
                 await asyncio.sleep(0.2)
@@ -162,7 +162,7 @@ class Workload:
 
         @ol.task(max_crashes=MAX_CRASHES, retry=FAST_RETRY)
         async def lingers(ctx: Context) -> dict[str, int]:
-            """Under its first claim it does not end by itself."""
+            """Does not end by itself under its first claim."""
             result = self._record_run(ctx)
             if ctx.fence == 1:
                 await asyncio.sleep(LINGER_LIMIT_S)
@@ -172,7 +172,7 @@ class Workload:
         def lingers_in_thread(ctx: Context) -> dict[str, int]:
             result = self._record_run(ctx)
             if ctx.fence == 1 and ctx.cancelled.wait(LINGER_LIMIT_S):
-                raise RuntimeError("told to stop")
+                raise RuntimeError("asked to stop")
             return result
 
         self.fails_once, self.permanent, self.postpones = fails_once, permanent, postpones
@@ -199,7 +199,7 @@ class Workload:
     def _define_batch(self, ol: Outlast) -> None:
         @ol.task(max_crashes=MAX_CRASHES, retry=FAST_RETRY, batch=20, wait=0.02)
         async def together(items: list[str], ctx: BatchContext) -> list[dict[str, int]]:
-            """Fails for the items that it names; or because of one that it does not name."""
+            """Fails for the items that it names, or as a whole for one that it does not name."""
             results = [self._record_run_once(own) for own in ctx.items]
             if "spoils" in items:
                 raise Permanent("one of these")
@@ -215,7 +215,7 @@ class Workload:
         self.together = together
 
     def _record_run_once(self, ctx: Context) -> dict[str, int]:
-        """A batch may be called again in parts: an item's claim still ran once."""
+        """Record a run once per claim: a batch may be called again in parts."""
         if (ctx.job.id, ctx.fence) in self._begun:
             return {"fence": ctx.fence}
         self._begun.add((ctx.job.id, ctx.fence))
@@ -244,7 +244,7 @@ class Workload:
         self.stepped, self.completes, self.completes_async = stepped, completes, completes_async
 
     def step(self, ctx: Context, name: str) -> None:
-        """Its result names the claim that ran it."""
+        """Run a step whose result names its claim."""
         given = ctx.step(name, self.do_step, ctx, name)
         self.ledger.write("stepped", ctx.job.id, given["fence"], [name, True])
 
@@ -253,7 +253,7 @@ class Workload:
         return {"fence": ctx.fence}
 
     def writes(self, ctx: Context, *, late: bool = False) -> str:
-        """The handler's own row."""
+        """Record the handler's own row; returns its name."""
         name = f"{ctx.job.id}/{ctx.fence}{'/late' if late else ''}"
         self.ledger.write("wrote", ctx.job.id, ctx.fence, [name, not late])
         return name

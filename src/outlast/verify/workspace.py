@@ -1,6 +1,6 @@
 """Temporary schemas or files of a campaign, benchmark or demo, removed when it ends.
 
-Each batch gets a fresh one, so that batches do not meet and tables stay small.
+Each batch gets a fresh one, so that batches do not interfere and tables stay small.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ class Workspace:
 
     @property
     def ready_file(self) -> Path:
-        """Written as soon as the tables exist, with facts about the database."""
+        """File that is written as soon as the tables exist, with facts about the database."""
         return self.folder / "ready"
 
     @property
     def release_file(self) -> Path:
-        """Created when holding jobs may end."""
+        """File that is created when holding jobs may end."""
         return self.folder / "opened"
 
     @property
     def charges_file(self) -> Path:
-        """Counts of what the jobs were charged."""
+        """File with the numbers of crashes and failures that jobs were charged."""
         return self.folder / "charges"
 
     @property
     def verdict_file(self) -> Path:
-        """The checker's report; it outlives the workspace."""
+        """File with the checker's report; it outlives the workspace."""
         return self.folder.with_suffix(".verdict")
 
     @property
@@ -96,7 +96,7 @@ class Workspace:
             connection.commit()
 
     def insert_business_row(self, connection: Any, name: str) -> Any:
-        """Returns an awaitable if the connection's statements are awaited."""
+        """Insert a row of the caller's own; returns an awaitable for an async connection."""
         with_name = "INSERT INTO {} VALUES (?)" if self.is_sqlite else "INSERT INTO {} VALUES (%s)"
         return connection.execute(self._with_name(with_name), (name,))
 
@@ -137,7 +137,7 @@ class WorkspaceFactory:
         return self.address.dialect == SQLITE
 
     def __str__(self) -> str:
-        """Safe to print: no password."""
+        """The database, without its password."""
         return TEMPORARY_FILE if self.temporary else str(self.address)
 
     def next(self) -> Workspace:
@@ -179,7 +179,7 @@ def temporary_url() -> str:
 
 
 def remove_schemas(url: str, prefix: str) -> None:
-    """Schemas of this name, and those that begin with it."""
+    """Remove schemas of this name, and those that begin with it."""
     import psycopg
     from psycopg import sql
 

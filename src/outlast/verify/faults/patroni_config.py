@@ -1,7 +1,7 @@
-"""Configuration of a Patroni cluster on loopback, and whether it is whole: pure functions.
+"""Configuration of a Patroni cluster on loopback, and the check that it is whole: pure functions.
 
-The settings are those of docs/how-to/high-availability.md, except for times: a campaign has no
-minute per failover.
+The settings are those of docs/how-to/high-availability.md, except for shorter times: a failover
+must not take a minute.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ SUPERUSER = "postgres"
 REPLICATOR = "replicator"
 SCOPE = "outlast"
 
-# Patroni asks for ttl >= loop_wait + 2 * retry_timeout: a primary that cannot reach etcd demotes
+# Patroni requires ttl >= loop_wait + 2 * retry_timeout: a primary that cannot reach etcd demotes
 # itself before its key expires.
 TTL_S, LOOP_WAIT_S, RETRY_TIMEOUT_S = 5, 1, 2
 
-MAX_LAG_BYTES = 16 * 1024 * 1024  # of a standby that counts as caught up, as Patroni last saw it
+MAX_LAG_BYTES = 16 * 1024 * 1024  # of a standby that counts as caught up, as Patroni reports it
 STANDBY_ROLES = ("sync_standby", "replica")
 STANDBY_STATES = ("running", "streaming")  # the second one in newer releases of Patroni
 
@@ -102,7 +102,7 @@ def cluster_config(parameters: Mapping[str, str]) -> dict[str, Any]:
 
 
 def etcd_arguments(folder: Path, client_port: int, peer_port: int) -> list[str]:
-    """One member: the campaign fails servers of PostgreSQL, not of etcd."""
+    """The arguments of etcd, with one member: the campaign fails PostgreSQL servers, not etcd."""
     clients, peers = f"http://{HOST}:{client_port}", f"http://{HOST}:{peer_port}"
     return [
         "--name=etcd",
@@ -116,7 +116,8 @@ def etcd_arguments(folder: Path, client_port: int, peer_port: int) -> list[str]:
 
 
 def haproxy_config(port: int, nodes: Sequence[NodePorts]) -> str:
-    """One address that leads to the node whose Patroni says that it is the primary."""
+    """HAProxy's configuration: one address, which leads to the primary by Patroni's health
+    check."""
     servers = "\n".join(
         f"    server {node.name} {HOST}:{node.postgres} check port {node.rest}" for node in nodes
     )
@@ -124,8 +125,8 @@ def haproxy_config(port: int, nodes: Sequence[NodePorts]) -> str:
 
 
 def is_whole(members: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bool:
-    """Whether `GET /cluster` shows one leader, a synchronous standby, and every node on the
-    leader's timeline with what the leader has."""
+    """Whether `GET /cluster` shows one leader, a synchronous standby, and every node caught up on
+    the leader's timeline."""
     leaders = [member for member in members if member.get("role") == "leader"]
     standbys = [member for member in members if member.get("role") in STANDBY_ROLES]
     if len(leaders) != 1 or {member.get("name") for member in members} != set(names):

@@ -27,7 +27,7 @@ class PatroniNode:
     def __init__(self, ports: NodePorts, folder: Path) -> None:
         self.ports = ports
         self.folder = folder / ports.name
-        self.patroni: OwnProcess | None = None  # until it is made
+        self.patroni: OwnProcess | None = None  # None until `make`
 
     def make(self, program: str, config: Mapping[str, Any], user: str | None) -> None:
         self.folder.mkdir(mode=0o700)
@@ -49,14 +49,14 @@ class PatroniNode:
         self._wait_ended(server, poll)
 
     def end(self, poll: Poll) -> None:
-        """Stop the server immediately: killed for good, it would leave its shared memory."""
+        """Stop the server immediately, but not by SIGKILL, which would leave its shared memory."""
         server = self._kill_patroni()
         if server:
             os.kill(server, signal.SIGQUIT)
         self._wait_ended(server, poll)
 
     def _kill_patroni(self) -> int:
-        """Returns the server that Patroni has left."""
+        """Kill Patroni; returns the pid of the server that it leaves."""
         if self.patroni:
             self.patroni.kill()
         return server_pid(self.folder / "data")
@@ -110,6 +110,6 @@ def own(folder: Path, user: str | None) -> None:
 
 
 def own_program(command: Sequence[str], folder: Path, user: str | None) -> OwnProgram:
-    """In a plain environment: the campaign's Python is not that of Patroni."""
+    """A program with a clean environment: Patroni may use another Python than the campaign."""
     environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder), "LANG": "C"}
     return OwnProgram(command, folder, folder / "log", user, environment)

@@ -20,7 +20,7 @@ class FaultPoint:
 
 
 def points_of(scenario: str, exchanges: Sequence[str]) -> list[FaultPoint]:
-    """Before and after each exchange that was traced."""
+    """The points before and after each traced exchange."""
     return [
         FaultPoint(scenario, number, after)
         for number in range(1, len(exchanges) + 1)
@@ -29,8 +29,8 @@ def points_of(scenario: str, exchanges: Sequence[str]) -> list[FaultPoint]:
 
 
 def points_outside_transactions(scenario: str, exchanges: Sequence[str]) -> list[FaultPoint]:
-    """The points without an open transaction, by the statements: on SQLite an open one keeps all
-    others from writing."""
+    """The points without an open transaction, by the statements: on SQLite an open transaction
+    prevents all other writes."""
     found, inside = [], False
     for number, exchange in enumerate(exchanges, 1):
         if not inside:
@@ -55,7 +55,7 @@ class PointDeck:
         self._remaining: list[FaultPoint] = []
 
     def deal(self) -> Iterator[FaultPoint]:
-        """Every point once; if there are many, the next few."""
+        """Every point once, or the next few if there are many."""
         for _ in range(min(len(self.points), self.max_per_round)):
             if not self._remaining:
                 self._remaining = self._rng.sample(self.points, len(self.points))
@@ -63,8 +63,8 @@ class PointDeck:
 
 
 def rounds(decks: Sequence[PointDeck], rng: random.Random) -> Iterator[list[FaultPoint]]:
-    """Round after round, without end. The first point of each scenario comes before any second one,
-    so that a short run is a sample of all of them."""
+    """Endless rounds of points. The first point of each scenario comes before any second one, so
+    that a short run is a sample of all scenarios."""
     while True:
         dealt = [list(deck.deal()) for deck in decks]
         longest = max(map(len, dealt), default=0)
@@ -78,9 +78,9 @@ def rounds(decks: Sequence[PointDeck], rng: random.Random) -> Iterator[list[Faul
 
 
 def batches(points: list[FaultPoint], size: int) -> Iterator[list[FaultPoint]]:
-    """Points that share a workspace. Scenarios that would remove what others leave are kept apart,
-    and some have their own workspace. The first point of each scenario still comes before any
-    second one."""
+    """Batches of points that share a workspace. Scenarios that would remove rows of other scenarios
+    are kept apart, and exclusive ones have their own workspace. The first point of each scenario
+    still comes before any second one."""
     firsts = {point.scenario: point for point in reversed(points)}
     others = [point for point in points if point is not firsts[point.scenario]]
     for some in (list(firsts.values()), others):

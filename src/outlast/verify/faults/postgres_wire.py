@@ -46,7 +46,7 @@ class _MessageReader:
 
 
 class ClientMessages:
-    """The messages of a client on one connection: for each statement under way, the write that its
+    """The messages of a client on one connection: for each pending statement, the write that its
     tag will not show.
 
     `exchanges` has one entry for each ReadyForQuery to come (a Query, or all until a Sync).
@@ -82,7 +82,7 @@ class ClientMessages:
         return self._reader.messages(data) if self._reader else iter(())
 
     def _after_startup(self, data: bytes) -> bytes:
-        """The first message has no kind. It, too, ends in a ReadyForQuery."""
+        """Skip the first message, which has no kind and also ends in a ReadyForQuery."""
         self._startup += data
         length = int.from_bytes(self._startup[:4], "big")
         if len(self._startup) < max(4, length):
@@ -130,7 +130,8 @@ class ServerMessages:
             self._written.append(tag)
 
     def _hidden_write(self) -> str:
-        """That of the statement that has ended. A Query of several has one entry for all."""
+        """The hidden write of the statement that has ended. A Query of several statements has one
+        entry for all."""
         statements = self._client.exchanges[0] if self._client.exchanges else []
         self._ended += 1
         return statements[min(self._ended, len(statements)) - 1] if statements else ""
@@ -142,7 +143,7 @@ class ServerMessages:
 
 
 class CommitInspector:
-    """An inspector for the proxy: counts commits while armed, and loses the response to number `at`
+    """An inspector for the proxy: counts commits while armed, and drops the response to one of them
     (from 1). The server has committed; the client cannot know."""
 
     def __init__(self) -> None:

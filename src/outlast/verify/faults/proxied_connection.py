@@ -78,7 +78,7 @@ class ProxiedConnection:
         return self._forward(self.client, data, answer=True)
 
     def _forward(self, target: socket.socket, data: bytes, *, answer: bool) -> bool:
-        """Forward what may pass; False if that was the end."""
+        """Forward the part that the inspector passes; False if the connection is then reset."""
         passing = self.proxy.inspect(self.number, data, answer)
         if passing:
             self.proxy.forward(target, passing)

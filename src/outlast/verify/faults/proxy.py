@@ -1,15 +1,15 @@
-"""A TCP proxy on loopback that misbehaves on demand.
+"""A TCP proxy on loopback that injects network faults on demand.
 
     client ──▶ proxy ──▶ server        (two threads for each connection, one for each direction)
 
-What each switch looks like from the client's side:
+The effect of each switch for the client:
 
     cut()                   connection reset; the next connection works
     refuse() / accept()     connection reset at once, for old and new ones, until accept()
     freeze() / thaw()       silence: nothing arrives in either direction, without an error
-    delay(seconds)          a slow line: each direction takes that much longer
+    delay(seconds)          a slow connection: each direction takes that much longer
 
-and `inspect`, a function that sees every chunk and says how much of it goes on.
+`inspect` is a function that receives every chunk and returns the part to forward.
 """
 
 from __future__ import annotations
@@ -102,17 +102,17 @@ class Proxy:
             self._refusing = False
 
     def freeze(self) -> None:
-        """Forward nothing more in either direction; when this returns, nothing is under way.
+        """Forward nothing more in either direction; when this returns, no data is in transit.
 
-        New connections are accepted and frozen too. That a client went away is not forwarded
-        either: freeze, kill the client, and the server believes in it as after a lost host.
+        New connections are accepted and frozen, too. The end of a connection is not forwarded
+        either: for the server, a client killed after a freeze looks like one on a lost host.
         """
         with self._gate:
             self._frozen = True
             self._gate.wait_for(lambda: self._sending == 0, timeout=1)
 
     def thaw(self) -> None:
-        """Forward again, first what was held back: the network is back, nothing was lost."""
+        """Forward again, beginning with the data held back: nothing is lost."""
         with self._gate:
             self._frozen = False
             self._gate.notify_all()
@@ -123,7 +123,7 @@ class Proxy:
 
     @property
     def connections(self) -> int:
-        """How many connections are open now."""
+        """The number of open connections."""
         return len(self._snapshot())
 
     # --- for the connections
@@ -146,7 +146,7 @@ class Proxy:
                 self._gate.notify_all()
 
     def wait_until_open(self) -> None:
-        """Apply what one side does while the line is frozen to the other, when it is thawed."""
+        """Wait until the proxy is thawed: only then is the end of one side passed to the other."""
         with self._gate, suppress(ConnectionAbortedError):
             self._wait_until_open()
 

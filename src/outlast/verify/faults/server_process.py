@@ -1,4 +1,4 @@
-"""Servers that are no children of the campaign: their processes, by their data folders."""
+"""Server processes that are not children of the campaign, found by their data folders."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ GUARD_POLL_S = 0.2
 
 
 def guard_servers(campaign: int, folders: Sequence[Path]) -> None:
-    """In a child: if the campaign is killed, stop the servers, which are no children of it."""
+    """In a child: if the campaign is killed, stop the servers, which are not its children."""
     faulthandler.cancel_dump_traceback_later()
     outlive_parent()
-    os.setsid()  # nor is it killed with the campaign's group
+    os.setsid()  # so that it is not killed with the campaign's group
     while os.getppid() == campaign:
         time.sleep(GUARD_POLL_S)
     for folder in folders:
@@ -38,7 +38,7 @@ def server_pid(folder: Path) -> int:
 
 
 def is_in(pid: int, folder: Path) -> bool:
-    """Whether a process runs, in this folder: ids of processes come again."""
+    """Whether a process runs in this folder: process ids are reused."""
     try:
         return Path(f"/proc/{pid}/cwd").readlink() == folder.resolve()
     except OSError:

@@ -78,7 +78,7 @@ class ReplicaPair:
         return self.url_of()
 
     def url_of(self, first: ReplicaNode | None = None, **parameters: str) -> str:
-        """The address of the current primary; if both are, of the one named first."""
+        """The URL of the current primary; if both nodes are primaries, of the one named first."""
         ordered = sorted(self.nodes, key=lambda node: node is not first)
         hosts = ",".join(f"{HOST}:{node.port}" for node in ordered)
         said = {"target_session_attrs": "read-write", **parameters}
@@ -94,31 +94,31 @@ class ReplicaPair:
         return {"hosts": self.url}
 
     def fail_over(self, poll: Poll) -> FailoverTimes:
-        """The primary is stopped immediately, and the standby promoted."""
+        """Stop the primary immediately, and promote the standby."""
         failed_at = time.monotonic()
         self.primary.crash(poll)
         return FailoverTimes(failed_at, self.promote())
 
     def rebuild(self, children: Children, poll: Poll) -> None:
-        """The standby follows the primary, and has caught up."""
+        """Let the failed node follow the new primary, and wait until it has caught up."""
         self.standby.follow(self.primary, children, poll)
         self.wait_caught_up(poll)
 
     def wait_caught_up(self, poll: Poll) -> None:
-        """Wait until the standby has all that the primary has committed so far."""
+        """Wait until the standby has everything that the primary has committed so far."""
         here = self.primary.query("SELECT pg_current_wal_flush_lsn()")
         query = f"SELECT count(*) FROM pg_stat_replication WHERE flush_lsn >= '{here}'"  # noqa: S608
         self._wait(lambda: bool(self.primary.query(query)), poll, "does not catch up")
 
     def synchronise(self, poll: Poll) -> None:
-        """From now on no commit is acknowledged that the standby does not have."""
+        """Acknowledge a commit only after the standby has it."""
         self.primary.set_parameter("synchronous_standby_names", "*")
         query = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
         self._wait(lambda: bool(self.primary.query(query)), poll, "is not synchronous")
         until = time.monotonic() + RELOAD_WAIT_S
         while time.monotonic() < until:
             poll()
-        self.wait_caught_up(poll)  # includes commits before every process knew
+        self.wait_caught_up(poll)  # covers commits by processes that had the old setting
 
     def cut(self) -> None:
         """Disconnect the standby: later commits are lost with the primary."""
@@ -126,7 +126,7 @@ class ReplicaPair:
 
     def promote(self) -> float:
         """Promote the standby; returns when it was promoted, by the monotonic clock. The old
-        primary, if it runs, does not know."""
+        primary is not notified."""
         if not self.standby.query("SELECT pg_promote(true, 60)"):
             raise Unsupported(reason=f"the standby is not promoted: {self.standby.log_text()}")
         self.primary, self.standby = self.standby, self.primary

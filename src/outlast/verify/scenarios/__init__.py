@@ -1,7 +1,7 @@
-"""Scenarios: every way in which a job can be acted on, each a short generator to be killed in.
+"""Scenarios: every action on a job, each a short generator that can be killed at any statement.
 
 The code before a scenario's `yield` prepares; the code after it runs under the interceptor. A
-scenario records the answers it got in the ledger, and the judge compares them with the tables.
+scenario records the responses in the ledger, and the judge compares them with the tables.
 
     enqueue             a call becomes a row: alone, in bulk, or in the caller's transaction
     unique_keys         unique keys, debounce, full queues, quotas
@@ -11,7 +11,7 @@ scenario records the answers it got in the ledger, and the judge compares them w
     job_actions         operators: cancel, redrive, pause
     maintenance         reclaim, expire, promote, prune and the other duties
     flows               jobs that wait for each other; flow_races  two processes at once on them
-    audit               the checks that find and repair what the others left
+    audit               the checks that find and repair inconsistent rows
     steps               durable steps, and completions with the handler's own writes
     waits               sleeps, signals, waits for other jobs
     streams             output of running jobs
@@ -25,9 +25,9 @@ scenario records the answers it got in the ledger, and the judge compares them w
     races               two processes at once on the same job
     not_due             jobs that must not be claimed yet
     lease_trust         leases that prove nothing: stepped clocks, foreign locks, hung processes
-    lost_answers        a lost notification or a lost answer
+    lost_answers        a lost notification or a lost response
     tokens              tokens, secrets, and erasure
-    migrate             the tables themselves
+    migrate             migrations of the tables
     database_faults     replaced files, damaged rows, wrong databases
 """
 

@@ -19,7 +19,7 @@ YEAR_S = 365 * 86400.0
 
 @scenario("audit")
 def audit(ctx: ScenarioContext) -> Iterator[None]:
-    """Every repair gets every job: its own guard decides which to change."""
+    """Every repair is applied to every job: its own guard decides which to change."""
     jobs = ctx.enqueue() + (unwanted := ctx.enqueue(1, "cancelled"))
     ctx.record_begun(ctx.claim(lease=0.001))
     ctx.ol.cancel(unwanted[0].id)

@@ -34,7 +34,7 @@ HELD_BACK = AttemptEnd(Outcome.RELEASED, quiet=True)
 
 @scenario("breaker")
 def outage(ctx: ScenarioContext) -> Iterator[None]:
-    """Two workers find it at once, two try to probe it, one probe fails and the next succeeds."""
+    """Two workers detect an outage at once and try to probe; one probe fails, the next succeeds."""
     claims = ctx.enqueue_and_claim(2)
     ctx.enqueue(1)
     ours = OpenBreaker(Circuit(ctx.queue, "mark"), f"ours-{ctx.queue}", "ConnectionError")
@@ -58,7 +58,7 @@ def outage(ctx: ScenarioContext) -> Iterator[None]:
 def _probe(ctx: ScenarioContext, failing: bool) -> None:
     due = [one for one in ctx.run(poll).breakers if one.circuit.queue == ctx.queue]
     if not due:
-        return  # the first finder has closed it
+        return  # another worker has closed it
     claims = ctx.run(take_probe, due[0], ctx.owner, ctx.lease, 0.0)
     rivals = ctx.run(take_probe, replace(due[0], probes=due[0].probes + 1), "rival", 1.0, 0.0)
     if claims and rivals:
@@ -87,7 +87,7 @@ def work_through_an_outage(ctx: ScenarioContext) -> Iterator[None]:
     succeeded_at = look_at = math.inf
 
     def is_over(counts: Counter[str]) -> bool:
-        """Checked between the worker's turns, and rarely: the query blocks its event loop."""
+        """Whether all jobs have ended. Checked rarely: the query blocks the worker's event loop."""
         nonlocal succeeded_at, look_at
         if counts["succeeded"] >= 3 and succeeded_at == math.inf:
             succeeded_at = look_at = time.monotonic()
@@ -99,7 +99,7 @@ def work_through_an_outage(ctx: ScenarioContext) -> Iterator[None]:
 
     asyncio.run(work_until(ctx, is_over))
     if is_open():
-        if time.monotonic() - succeeded_at > CLOSE_WITHIN_S:  # a slow network takes its time
+        if time.monotonic() - succeeded_at > CLOSE_WITHIN_S:  # the network may be slow
             ctx.report("I2", "unstarted", "a breaker stays open although all of its jobs succeeded")
     elif not ctx.run(closed_by_probe, Circuit(ctx.queue, "relies")):
         ctx.report("I2", "unstarted", "a probe succeeded and closed nothing")

@@ -33,7 +33,7 @@ def claim(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("claim-longest-due")
 def longest_due(ctx: ScenarioContext) -> Iterator[None]:
-    """A share of the claims is for the longest due, whatever its priority."""
+    """A share of the claims takes the longest due job, of any priority."""
     _flood(ctx)
     yield
     ctx.claim(1, longest_due=True)
@@ -47,7 +47,7 @@ def low_priority_is_next(ctx: ScenarioContext) -> Iterator[str]:
     waiting = [job for job in ctx.ol.jobs(queue=ctx.queue) if job.state is State.READY]
     starved = any(job.priority < 0 and job.fence == 0 for job in waiting)
     if claimed is not None and claimed.priority > 0 and starved:
-        yield "a claim for the longest due job took one of high priority that is due since later"
+        yield "a claim for the longest due job took one of high priority that became due later"
 
 
 def _flood(ctx: ScenarioContext) -> None:
@@ -116,7 +116,7 @@ def arrive(ctx: ScenarioContext) -> Iterator[None]:
     yield
     ctx.run(worker_ops.register, card)
     ctx.run(worker_ops.heartbeat, card["id"], 0, "working")
-    ctx.run(worker_ops.report_trouble, card["id"], "cannot hand in outcomes")
+    ctx.run(worker_ops.report_trouble, card["id"], "cannot report outcomes")
     ctx.run(deregister, card["id"])
 
 

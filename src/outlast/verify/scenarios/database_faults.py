@@ -1,4 +1,4 @@
-"""Database faults: a replaced file, a damaged row, a file that is no database, a wrong encoding."""
+"""Database faults: a replaced file, a damaged row, another database, a wrong encoding."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def log_deleted(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("far-moment", max_points=8)
 def far_moment(ctx: ScenarioContext) -> Iterator[None]:
-    """An unreadable date is refused; one written by other means breaks no list."""
+    """An unreadable date is refused; one that another program wrote breaks no list."""
     workspace, work = own_workspace(ctx)
     work.ol.migrate()
     yield
@@ -85,13 +85,13 @@ def far_moment(ctx: ScenarioContext) -> Iterator[None]:
         ctx.report("I2", "poison", f"one bad row breaks every list: {error!r}")
     else:
         if [one.id for one in listed if one.unreadable] != [job.id]:
-            ctx.report("I2", "poison", "a row that cannot be read is shown as if it could")
+            ctx.report("I2", "poison", "an unreadable row is shown as readable")
     work.ol.close()
 
 
 @scenario("other-file", only_store="sqlite", max_points=4)
 def other_file(ctx: ScenarioContext) -> Iterator[None]:
-    """The caller's connection leads to another database with our tables: refused."""
+    """A caller's connection to another database with Outlast's tables is refused."""
     ctx.ol.store.ready()
     _, work = own_workspace(ctx)
     work.ol.migrate()
@@ -122,7 +122,7 @@ def _expect_refusal(ctx: ScenarioContext, url: str) -> None:
     ol = Outlast(url, schema=ctx.workspace.schema, settings=ctx.ol.store.settings)
     with ol, suppress(Unsupported):
         ol.migrate()
-        ctx.report("I4", "zombie", "tables were created in a database that cannot store our text")
+        ctx.report("I4", "zombie", "tables were created in a database with an unusable encoding")
 
 
 @encoding.on_retry
@@ -132,7 +132,7 @@ def drop_database(ctx: ScenarioContext) -> Iterator[str]:
 
 
 def _database_of_bytes(ctx: ScenarioContext) -> str | None:
-    """Its URL; None if this role cannot create it."""
+    """The URL of a database with the encoding SQL_ASCII; None if this role cannot create it."""
     import psycopg
 
     with psycopg.connect(ctx.workspace.url, autocommit=True) as connection:
@@ -160,7 +160,7 @@ def _bytes_name(ctx: ScenarioContext) -> str:
 
 
 def own_workspace(ctx: ScenarioContext) -> tuple[Workspace, Workload]:
-    """Tables of its own, with the settings of the context."""
+    """A workspace of the scenario's own, with the settings of the context."""
     workspace = ctx.workspace.sibling(ctx.queue)
     return workspace, Workload(workspace, **asdict(ctx.ol.store.settings))
 
@@ -178,7 +178,7 @@ def _acknowledged(ctx: ScenarioContext, work: Workload) -> set[str]:
 
 
 def _stored(workspace: Workspace) -> set[str]:
-    """What a process that starts now finds."""
+    """The jobs that a new process finds."""
     with Outlast(workspace.url, schema=workspace.schema) as fresh:
         return {job.id for job in fresh.jobs()}
 

@@ -9,8 +9,8 @@ from ...model.flow import chain
 from ..scenario_context import ScenarioContext
 from .scenario import scenario
 
-BULK_SIZE = 25  # copied
-FEW_JOBS = 10  # in one statement
+BULK_SIZE = 25  # inserted by COPY
+FEW_JOBS = 10  # inserted by one statement
 
 
 @scenario("enqueue")
@@ -102,7 +102,7 @@ def many_in_callers_transaction(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("rollback", uses_caller_transaction=True)
 def rolled_back(ctx: ScenarioContext) -> Iterator[None]:
-    """One job, which is one statement, and several that belong together: nothing is left."""
+    """A rollback of one job (one statement) and of several that belong together leaves nothing."""
     ctx.record_beside_row()
     ctx.ol.store.ready()
     with ctx.workspace.connect() as connection:

@@ -59,8 +59,8 @@ def after_race(ctx: ScenarioContext) -> Iterator[None]:
 def _finish_while(
     ctx: ScenarioContext, claim: Claim, statement: str, operation: Callable[[], Op[object]]
 ) -> None:
-    """Finish a claim; after its statement, another process acts until it waits for our lock. The
-    server reports that wait: a busy machine may take a while."""
+    """Finish a claim; after its statement, another process acts until it waits for the lock. The
+    server reports that wait, because a busy machine may take a while."""
     given = [decide(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim), FAST_RETRY, 0.5)]
     other = ctx.ol.store.clone()
     other.run(signs_of_loss)  # connected, to act at the right moment

@@ -27,8 +27,8 @@ EITHER = ("succeeded", "dead")
 
 @scenario("flow-enqueue")
 def whole_flow(ctx: ScenarioContext) -> Iterator[None]:
-    """A group with a follower, a graph with a milestone, a fail-together group: all of it or
-    nothing."""
+    """A group with a follower, a graph with a milestone and a fail-fast group exist completely or
+    not at all."""
     ctx.record_atomic(7)
     flow = Flow(fail_fast=True)
     first = flow.add(ctx.call())
@@ -51,8 +51,8 @@ def after_standing(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-late", uses_caller_transaction=True)
 def after_standing_in_callers(ctx: ScenarioContext) -> Iterator[None]:
-    """The same in a caller's transaction, while the other one is claimed: it is linked afterwards,
-    by any worker."""
+    """A follower added in a caller's transaction, while its prerequisite is claimed, is linked
+    afterwards by any worker."""
     (held,) = ctx.enqueue_and_claim()
     yield
     with ctx.workspace.connect() as connection:
@@ -84,7 +84,8 @@ def _keyed(ctx: ScenarioContext) -> list[str]:
 
 @scenario("flow-key")
 def one_key(ctx: ScenarioContext) -> Iterator[None]:
-    """A flow with one key: all of it or nothing, and repeated after a crash it is still one."""
+    """A flow with one key exists completely or not at all; repeated after a crash, it exists
+    once."""
     ctx.record_atomic(3)
     yield
     _with_one_key(ctx)
@@ -116,7 +117,7 @@ def split(ctx: ScenarioContext) -> Iterator[None]:
 def send_split_again(ctx: ScenarioContext) -> Iterator[str]:
     _with_keyed_callback(ctx)
     if _with_keyed_callback(ctx):
-        yield "a flow was sent again, and is half old and half new"
+        yield "a flow was sent again, and has old and new jobs"
 
 
 def _with_keyed_callback(ctx: ScenarioContext) -> list[Job]:
@@ -181,8 +182,7 @@ def join(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-join-key", owner=True)
 def join_with_key(ctx: ScenarioContext) -> Iterator[None]:
-    """The same with a key: the added job is inserted first, and rolled back if the claim was
-    lost."""
+    """A job added with a key is inserted first, and rolled back if the claim was lost."""
     one, follower = ctx.enqueue_flow(chain(ctx.call(), ctx.call()), states=("succeeded",))
     ctx.record_planned(follower, [one])
     (claim,) = ctx.record_begun(ctx.claim())
@@ -198,7 +198,7 @@ def join_with_key(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-turn", owner=True)
 def tied_since(ctx: ScenarioContext) -> Iterator[None]:
-    """A follower was added when the job was already claimed: a plain finish notifies it, too."""
+    """A plain finish also updates a follower that was added after the claim."""
     (claim,) = ctx.enqueue_and_claim()
     ctx.enqueue_flow(ctx.call(after=[claim.id]), states=("succeeded",))
     yield
@@ -230,7 +230,8 @@ def _end_beside_claim(ctx: ScenarioContext, claim: Claim) -> None:
 
 @scenario("flow-cancel")
 def cancel_all(ctx: ScenarioContext) -> Iterator[None]:
-    """One runs, one is ready, one waits; if the canceller dies, any worker completes the cancel."""
+    """A flow with a running, a ready and a waiting job is cancelled; if the canceller dies, any
+    worker completes the cancel."""
     jobs = ctx.enqueue_flow(group(ctx.call(), ctx.call(**ctx.hooks())).then(ctx.call()))
     ctx.record_planned(jobs[1], hooked=True)
     (held,) = ctx.record_begun(ctx.claim(limit=1))
@@ -244,7 +245,7 @@ def cancel_all(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-cancel-late")
 def add_to_cancelled(ctx: ScenarioContext) -> Iterator[None]:
-    """A job that runs on in a cancelled flow may end in any way, and adds nothing."""
+    """A job that continues in a cancelled flow may end in any way, but adds no jobs."""
     jobs = ctx.enqueue_flow(chain(ctx.call(), ctx.call()))
     (held,) = ctx.record_begun(ctx.claim())
     ctx.ol.cancel_flow(held.flow or "", "verify")
@@ -265,7 +266,7 @@ def cancel_one(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-break", owner=True)
 def break_team(ctx: ScenarioContext) -> Iterator[None]:
-    """The first failure cancels the others, by any live worker."""
+    """The first failure cancels the other jobs of a group, by any live worker."""
     team = group(ctx.call(), ctx.call(), ctx.call(), fail_fast=True)
     *_, after = ctx.enqueue_flow(team.then(ctx.call(), when="finished"))
     ctx.record_promise(after.id, "succeeded")
@@ -288,7 +289,7 @@ def expire(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-redrive")
 def redrive(ctx: ScenarioContext) -> Iterator[None]:
-    """A redriven job redrives those that died because of it; jobs that already ran stay."""
+    """A redrive includes the followers that died because of the job; jobs that already ran stay."""
     flow = Flow()
     first = flow.add(ctx.call())
     second = flow.add(ctx.call(), after=first)
@@ -304,7 +305,7 @@ def redrive(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("flow-retry")
 def retry_all(ctx: ScenarioContext) -> Iterator[None]:
-    """A cancelled flow is reopened, and all of it runs."""
+    """A cancelled flow is reopened, and all its jobs run."""
     jobs = ctx.enqueue_flow(chain(ctx.call(), ctx.call()), states=("succeeded", "cancelled"))
     flow = jobs[0].flow or ""
     ctx.ol.cancel_flow(flow, "verify")

@@ -24,7 +24,7 @@ def cancel_queued(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("cancel-running")
 def cancel_running(ctx: ScenarioContext) -> Iterator[None]:
-    """Its owner is never notified; the worker that reclaims the job ends it."""
+    """Cancel a running job whose owner is never notified; the worker that reclaims it ends it."""
     (claim,) = ctx.enqueue_and_claim(1, "succeeded", "cancelled")
     yield
     ctx.ol.cancel(claim.id, "verify")
@@ -33,7 +33,7 @@ def cancel_running(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("cancel-transaction", uses_caller_transaction=True)
 def cancel_in_callers_transaction(ctx: ScenarioContext) -> Iterator[None]:
-    """A queued and a running job; the request for the running one is applied by any worker."""
+    """Cancel a queued and a running job; any worker applies the request for the running one."""
     (claim,) = ctx.enqueue_and_claim(1, "succeeded", "cancelled")
     (job,) = ctx.enqueue(1, "succeeded", "cancelled")
     with ctx.workspace.connect() as connection:
@@ -77,7 +77,7 @@ def redrive_all(ctx: ScenarioContext) -> Iterator[None]:
 
 @redrive_all.on_retry
 def finish_redrive(ctx: ScenarioContext) -> Iterator[str]:
-    """An interrupted one is simply repeated."""
+    """Repeat an interrupted redrive."""
     ctx.ol.retry_all(queue=ctx.queue)
     if left := ctx.ol.jobs(queue=ctx.queue, state="dead"):
         yield f"{len(left)} jobs are still dead after a redrive"
@@ -85,7 +85,7 @@ def finish_redrive(ctx: ScenarioContext) -> Iterator[str]:
 
 @scenario("reclaim-forced")
 def take_away(ctx: ScenarioContext) -> Iterator[None]:
-    """From a live owner: its later outcome for the job is refused."""
+    """Reclaim a job from a live owner, whose later outcome is refused."""
     claims = ctx.enqueue_and_claim(2)
     yield
     for claim in claims:
@@ -97,7 +97,7 @@ def take_away(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("purge")
 def purge(ctx: ScenarioContext) -> Iterator[None]:
-    """Purged on request, with all that belongs to them."""
+    """Purge jobs with all dependent rows."""
     task = ctx.work.mark.using(queue=ctx.queue)
     ctx.ol.enqueue(*[task.job() for _ in range(2)])
     claims = ctx.record_begun(ctx.claim())
@@ -108,7 +108,7 @@ def purge(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("purge-changed")
 def purge_changed(ctx: ScenarioContext) -> Iterator[None]:
-    """Dead when it was counted, succeeded when its turn came: it is left alone."""
+    """A job that was dead when counted, and has succeeded since, is not purged."""
     (claim,) = ctx.enqueue_and_claim(1, "succeeded")
     ctx.finish([(claim, ctx.attempt_end(Outcome.PERMANENT, claim))])
     ctx.ol.retry(claim.id)
@@ -120,7 +120,7 @@ def purge_changed(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("change-jobs")
 def change_jobs(ctx: ScenarioContext) -> Iterator[None]:
-    """Jobs that have not started get another moment, another priority, another queue."""
+    """Reschedule, prioritize and move jobs that have not started."""
     ctx.enqueue(2)
     ctx.enqueue(1, delay=0.2)
     yield
@@ -131,7 +131,7 @@ def change_jobs(ctx: ScenarioContext) -> Iterator[None]:
 
 @change_jobs.on_retry
 def finish_change(ctx: ScenarioContext) -> Iterator[str]:
-    """One that died midway is simply done again."""
+    """Repeat an interrupted change."""
     for state in ("ready", "scheduled"):
         ctx.ol.move_all(f"{ctx.queue}-moved", queue=ctx.queue, state=state)
         if left := ctx.ol.jobs(queue=ctx.queue, state=state):

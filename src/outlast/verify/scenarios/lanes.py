@@ -1,4 +1,4 @@
-"""Limited queues: claims by lanes, tokens, limits that come and change, lanes paused and closed."""
+"""Limited queues: claims by lanes, tokens, new and changed limits, paused and closed lanes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..scenario_context import ScenarioContext
 from .scenario import scenario
 
 LANES = ("a", "b")
-BURST = 20  # tokens of a lane, which gets no new ones meanwhile
+BURST = 20  # tokens of a lane, which are not refilled meanwhile
 CLOSED_S = 0.05
 OPEN_WITHIN_S = 20.0
 
@@ -52,12 +52,12 @@ def _over_limit(ctx: ScenarioContext, limit: int) -> Iterator[str]:
     jobs = ctx.ol.jobs(queue=ctx.queue, state="running")
     for lane, number in Counter(job.lane for job in jobs).items():
         if number > limit:
-            yield f"{number} jobs run in lane {lane}, {limit} may"
+            yield f"{number} jobs run in lane {lane}, limit {limit}"
 
 
 @scenario("lanes-claim")
 def claim_by_lanes(ctx: ScenarioContext) -> Iterator[None]:
-    """One slot in each lane: a second claim finds none until the first is given back."""
+    """One slot in each lane: a second claim gets none until the first is released."""
     ctx.ol.limit(ctx.queue, running=5, lane_running=1)
     _enqueue(ctx, 2)
     yield
@@ -75,7 +75,7 @@ def claim_by_lanes_again(ctx: ScenarioContext) -> Iterator[str]:
 
 @scenario("lanes-even")
 def claim_equal_shares(ctx: ScenarioContext) -> Iterator[None]:
-    """Lanes without weights, rates and order: from the second turn on, one round trip."""
+    """Lanes without weights, rates and order: after the first turn, a claim is one round trip."""
     ctx.ol.limit(ctx.queue, lane_running=1)
     _enqueue(ctx, 3)
     yield
@@ -93,7 +93,7 @@ def claim_equal_shares_again(ctx: ScenarioContext) -> Iterator[str]:
 
 @scenario("lanes-ordered")
 def claim_in_order(ctx: ScenarioContext) -> Iterator[None]:
-    """A head that is put back holds its lane."""
+    """A released head of an ordered lane blocks its lane."""
     ctx.run(declare, [QueueLimits(ctx.queue, ordered=True)], ctx.owner)
     _enqueue(ctx, 2)
     yield
@@ -112,14 +112,14 @@ def claim_in_order_again(ctx: ScenarioContext) -> Iterator[str]:
     for job in sorted(ctx.ol.jobs(queue=ctx.queue), key=lambda job: job.id, reverse=True):
         later = begun.setdefault(job.lane, [])
         if not job.fence and later:
-            yield f"{later[-1]} began before {job.id}, which stands before it in its lane"
+            yield f"{later[-1]} began before {job.id}, which precedes it in its lane"
         if job.fence:
             later.append(job.id)
 
 
 @scenario("lanes-tokens")
 def spend_and_return(ctx: ScenarioContext) -> Iterator[None]:
-    """A claim spends a token for each job, and one that is released unspent gives it back."""
+    """A claim spends a token for each job; a release, unspent, returns it."""
     ctx.ol.limit(ctx.queue, lane_rate="1/h", burst=BURST)
     _enqueue(ctx, 3)
     yield
@@ -131,7 +131,7 @@ def spend_and_return(ctx: ScenarioContext) -> Iterator[None]:
 
 @spend_and_return.on_retry
 def count_tokens(ctx: ScenarioContext) -> Iterator[str]:
-    """Claims and tokens commit together: an attempt that counts has cost one."""
+    """Claims and tokens commit together: each counted attempt has cost a token."""
     attempts: Counter[str | None] = Counter()
     for job in ctx.ol.jobs(queue=ctx.queue):
         attempts[job.lane] += job.attempt
@@ -144,7 +144,7 @@ def count_tokens(ctx: ScenarioContext) -> Iterator[str]:
 
 @scenario("lanes-first-limit")
 def first_limit(ctx: ScenarioContext) -> Iterator[None]:
-    """A queue gets its first limit while a job of it runs and others wait, all without lanes."""
+    """A queue gets its first limit while one job runs and others wait, all without lanes."""
     ctx.enqueue_and_claim(1)
     ctx.enqueue(2)
     yield
@@ -158,7 +158,7 @@ def limit_again(ctx: ScenarioContext) -> Iterator[str]:
     _claim(ctx, 2, adopt=True)
     running = [job for job in ctx.ol.jobs(queue=ctx.queue) if job.state is State.RUNNING]
     if any(job.lane is None for job in running):
-        yield "a job runs in a limited queue and in none of its lanes"
+        yield "a job runs in a limited queue without a lane"
     yield from _over_limit(ctx, 1)
 
 
@@ -197,7 +197,7 @@ def move_again(ctx: ScenarioContext) -> Iterator[str]:
 
 @scenario("lanes-close")
 def close_lane(ctx: ScenarioContext) -> Iterator[None]:
-    """Another system says that it is called too often."""
+    """A lane is closed because another system limits its calls."""
     ctx.ol.limit(ctx.queue, lane_running=2)
     _enqueue(ctx, 2)
     (told, *_) = [claim for claim in _claim(ctx, 2) if claim.lane == "a"]

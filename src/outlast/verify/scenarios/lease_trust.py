@@ -1,4 +1,4 @@
-"""Expired leases that prove no death: stepped clocks, foreign locks, owners that still exist."""
+"""Expired leases that do not prove a death: stepped clocks, foreign locks, live owners."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .whole_workers import handlers_begun, make_worker
 HOUR_S = 3600.0
 LONG_LEASE_S = 6.0  # seconds: longer than a renewal takes on a busy machine
 SHORT_LEASE_S = 1.2  # seconds
-LOCKED_LEASE_S = 2.4  # seconds, of an owner that a lock keeps from renewing
-LOCK_WAIT_S = 0.1  # seconds after which a sweep gives up
-LOCK_BEYOND_LEASE_S = 0.8  # seconds by which a lock outlasts it
+LOCKED_LEASE_S = 2.4  # lease of an owner that a lock keeps from renewing
+LOCK_WAIT_S = 0.1  # seconds after which a sweep gives up waiting
+LOCK_BEYOND_LEASE_S = 0.8  # seconds by which a lock outlasts the lease
 MAX_CRASHES = 3
 JOB_TIMEOUT_S = 1.5  # seconds: longer than two statements take on a busy machine
 # Of registered owners, only those with a lease of at most half of LONG_LEASE_S count as gone.
@@ -36,7 +36,8 @@ SHORT_TRUST = BELIEVE._replace(stable=LONG_LEASE_S / 4, unknown=ALWAYS)
 
 @scenario("late-sweep", removes_jobs=True, max_points=8)
 def late_sweep(ctx: ScenarioContext) -> Iterator[None]:
-    """A sweep that runs later than expected, or too soon after a doubt, reclaims nothing."""
+    """A sweep that runs later than expected, or soon after leases were distrusted, reclaims
+    nothing."""
     ctx.run(
         worker_ops.register,
         ctx.ol.worker(lease=LONG_LEASE_S).registration_row() | {"id": ctx.owner},
@@ -70,14 +71,14 @@ def _see_unproven_calm(ctx: ScenarioContext) -> None:
     except StoreBusy:
         pass
     else:
-        ctx.report("I2", "owner-dead", "a sweep went through while no owner could renew")
+        ctx.report("I2", "owner-dead", "a sweep succeeded while no owner could renew")
     finally:
         other.close()
 
 
 @contextmanager
 def share_lock(ctx: ScenarioContext) -> Iterator[None]:
-    """The lock of CREATE INDEX: no worker can renew, but rows can be locked."""
+    """Take the lock of CREATE INDEX: no worker can renew, but rows can be locked."""
     from psycopg import sql
 
     with ctx.workspace.connect_past_proxy() as connection:
@@ -89,7 +90,7 @@ def share_lock(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("early-deadline", removes_jobs=True, max_points=8)
 def early_deadline(ctx: ScenarioContext) -> Iterator[None]:
-    """After a clock step a job has certainly run since the step, and no longer."""
+    """After a clock step, the run time of a job counts only from the step on."""
     ctx.enqueue(1, timeout=JOB_TIMEOUT_S)
     since = time.monotonic()
     # When its lease has ended, sweeps of other scenarios may reclaim the job.
@@ -132,7 +133,7 @@ stalled.exclusive = True  # sweeps of other scenarios would charge a crash
 
 @contextmanager
 def _lock_of(ctx: ScenarioContext) -> Iterator[None]:
-    """The liveness lock of the context's owner is held."""
+    """Hold the liveness lock of the context's owner."""
     if ctx.workspace.is_sqlite:
         proof = liveness.LivenessFile(ctx.ol.store.path, ctx.owner)  # type: ignore[attr-defined]
         proof.acquire()
@@ -166,11 +167,12 @@ def _see_steps(ctx: ScenarioContext) -> None:
         trust.observe_clock(HOUR_S * 10, 0.0, 0.01)
         trust.probed(0.0, 0.01)
         if not trust.observe_clock(HOUR_S * 10 + step, 1.0, 1.01) or trust.belief(2.0).stable > 0:
-            ctx.report("I2", "owner-dead", f"a step of the clock by {step:g} s was not seen")
+            ctx.report("I2", "owner-dead", f"a step of the clock by {step:g} s was not detected")
 
 
 async def _beside_sweeper(ctx: ScenarioContext) -> int:
-    """How many jobs their owner lost. (One whose claim never reached it is claimed again.)"""
+    """The number of jobs that their owner lost. (A job whose claim response was lost is claimed
+    again.)"""
     here = make_worker(ctx, lease=LONG_LEASE_S, renew_every=LONG_LEASE_S / 6)
     beside = make_worker(ctx, f"{ctx.queue}-beside", lease=LONG_LEASE_S)
     try:
@@ -221,7 +223,7 @@ async def _under_lock(ctx: ScenarioContext) -> None:
 
 
 def hold_lock(ctx: ScenarioContext, seconds: float) -> None:
-    """No other process can write jobs meanwhile."""
+    """Hold a lock that prevents all other writes of jobs."""
     if ctx.workspace.is_sqlite:
         path = ctx.workspace.url.removeprefix("sqlite:///")
         with closing(sqlite3.connect(path, timeout=30.0, isolation_level=None)) as connection:
@@ -240,19 +242,19 @@ def hold_lock(ctx: ScenarioContext, seconds: float) -> None:
 
 @scenario("shared-looks", removes_jobs=True, max_points=4)
 def shared_looks(ctx: ScenarioContext) -> Iterator[None]:
-    """Remote workers never reclaim, and make no other worker poll less often; a duty is not
-    postponed because the clock stepped back."""
+    """Remote workers never reclaim, and do not reduce the polling of other workers; a duty is not
+    postponed when the clock steps back."""
     yield
     ctx.run(duties.take_duty, ctx.queue, 60.0, ctx.owner)
     if not any(_takes_late(ctx, f"other{n}") for n in range(2)):  # one response may be lost
-        ctx.report("I2", "stalled-net", "a duty sleeps for an hour because the clock stepped back")
+        ctx.report("I2", "stalled-net", "a duty is postponed by an hour: the clock stepped back")
     # Other workers may register at the same moment, but not every time.
     if all(ctx.run(_counts_remote, ctx, number) for number in range(10)):
         ctx.report("I2", "stalled-net", "remote workers count among those that reclaim")
 
 
 def _takes_late(ctx: ScenarioContext, worker: str) -> bool:
-    """Whether a duty is taken that is due in an hour, and runs every minute."""
+    """Whether a duty that runs every minute is taken although it is due only in an hour."""
     ctx.run(_put_off, ctx.queue)
     return ctx.run(duties.take_duty, ctx.queue, 60.0, worker) is not None
 

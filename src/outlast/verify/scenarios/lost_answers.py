@@ -19,7 +19,7 @@ IDLE_AFTER_S = 0.3  # seconds in which a worker becomes idle
 
 @scenario("unannounced", only_store="postgres", max_points=4)
 def unannounced(ctx: ScenarioContext) -> Iterator[None]:
-    """The enqueuer died before it could notify: an idle worker finds the job."""
+    """An idle worker finds a job whose enqueuer died before it could notify."""
     ctx.record_promise(ctx.work.mark.using(queue=ctx.queue).enqueue().id)
     yield
     asyncio.run(_wait_until_run(ctx))
@@ -42,7 +42,7 @@ async def _wait_until_run(ctx: ScenarioContext) -> None:
 
 @scenario("enqueue-unheard", only_store="postgres")
 def enqueue_unheard(ctx: ScenarioContext) -> Iterator[None]:
-    """The job exists and the response is lost: repeated, it is still one job."""
+    """A repeated enqueue whose response was lost adds no second job."""
     ctx.record_atomic(1)
     yield
     with lost_answer("INSERT INTO"):
@@ -52,7 +52,7 @@ def enqueue_unheard(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("finish-unheard", only_store="postgres")
 def finish_unheard(ctx: ScenarioContext) -> Iterator[None]:
-    """The finish is stored and the response is lost: repeated, it is not reported as lost."""
+    """A repeated finish whose response was lost does not report a lost claim."""
     (claim,) = ctx.enqueue_and_claim()
     yield
     with lost_answer("COMMIT"):

@@ -1,4 +1,4 @@
-"""Maintenance duties: reclaim, expire, promote and prune, and whose turn it is."""
+"""Maintenance duties: reclaim, expire, promote and prune, and the turns of workers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..scenario_context import ScenarioContext
 from .claims import make_event
 from .scenario import scenario
 
-EXPIRED_AFTER_S = 0.003  # seconds: longer than the durations that should have passed
+EXPIRED_AFTER_S = 0.003  # longer than the expiries of the scenario
 HOUR_S = 3600.0
 DUTY_FREE_WITHIN_S = 5.0  # seconds within which a duty must be free again
 
 
 @scenario("reclaim")
 def take_back(ctx: ScenarioContext) -> Iterator[None]:
-    """One lost claim to run again, one above the crash limit, and one that was to be cancelled."""
+    """Reclaim a lost job that runs again, one above the crash limit, and a cancelled one."""
     ctx.enqueue()
     ctx.enqueue(1, "dead", max_crashes=1)
     (unwanted,) = ctx.enqueue(1, "cancelled")
@@ -40,7 +40,7 @@ def take_back(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("expire")
 def expire(ctx: ScenarioContext) -> Iterator[None]:
-    """An expired job is not claimed, even before it was ended."""
+    """An expired job is not claimed, even before the duty ends it."""
     for job in ctx.enqueue(2, "cancelled", expires=0.001):
         ctx.forbid_claim(job.id)
     time.sleep(EXPIRED_AFTER_S)
@@ -59,7 +59,7 @@ def make_ready(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("prune", removes_jobs=True, max_points=8)
 def prune(ctx: ScenarioContext) -> Iterator[None]:
-    """Ended jobs are removed with all that belongs to them."""
+    """Ended jobs are removed with all dependent rows."""
     task = ctx.work.mark.using(queue=ctx.queue)
     ctx.ol.enqueue(*[task.job() for _ in range(3)])
     claims = ctx.record_begun(ctx.claim())
@@ -79,7 +79,7 @@ def prune(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("prune-unique", removes_jobs=True, max_points=8)
 def prune_unique(ctx: ScenarioContext) -> Iterator[None]:
-    """Jobs go with the unique keys that they hold."""
+    """Jobs are removed with the unique keys that they hold."""
     task = ctx.work.mark.using(queue=ctx.queue, unique="active")
     ctx.ol.enqueue(*[task.using(key=f"{ctx.queue}-{n}").job() for n in range(3)])
     claims = ctx.record_begun(ctx.claim())
@@ -92,7 +92,7 @@ def prune_unique(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("prune-queue", removes_jobs=True, max_points=8)
 def prune_one_queue(ctx: ScenarioContext) -> Iterator[None]:
-    """A queue that keeps nothing, beside others that do."""
+    """Prune a queue without retention, beside queues with one."""
     task = ctx.work.mark.using(queue=ctx.queue)
     ctx.ol.enqueue(*[task.job() for _ in range(3)])
     claims = ctx.record_begun(ctx.claim())
@@ -107,7 +107,7 @@ def prune_one_queue(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("archive", removes_jobs=True, max_points=8, only_store="postgres")
 def move_to_archive(ctx: ScenarioContext) -> Iterator[None]:
-    """Succeeded jobs move to the archive, one comes back, and moves again."""
+    """Succeeded jobs move to the archive; one returns to the table of jobs, and moves again."""
     claims = ctx.enqueue_and_claim(3, "succeeded")
     ctx.finish([(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim)) for claim in claims])
     ctx.enqueue()
@@ -120,7 +120,7 @@ def move_to_archive(ctx: ScenarioContext) -> Iterator[None]:
 
 @move_to_archive.on_retry
 def archived_once(ctx: ScenarioContext) -> Iterator[str]:
-    """Wherever the process died, each job is in one table."""
+    """Wherever the process died, each job is in exactly one table."""
     _archive_everything(ctx)
     for (id,) in ctx.run(in_both_tables):
         yield f"{id} is in both tables, or in none"
@@ -136,12 +136,12 @@ def _archive_everything(ctx: ScenarioContext) -> None:
     assert partitions is not None
     page = ctx.run(archive.archivable, 0.0, HOUR_S, ArchiveCursor(), 1000)
     for day in sorted(set(page.movable.values())):
-        ctx.ol.store.retrying(partial(partitions.create, day))  # a duty makes another pass
+        ctx.ol.store.retrying(partial(partitions.create, day))  # the duty would run again
     ctx.run(archive.move, list(page.movable), 0.0, HOUR_S)
 
 
 def _not_to_be_pruned(ctx: ScenarioContext) -> None:
-    """One that ended just now, one dead, one running, one ready, one not due."""
+    """Enqueue jobs that must not be pruned: just ended, dead, running, ready, not due."""
     done, lost, _ = ctx.enqueue_and_claim(3, "succeeded", "dead")
     ctx.finish([(done, ctx.attempt_end(Outcome.SUCCEEDED, done)),
                   (lost, ctx.attempt_end(Outcome.PERMANENT, lost))])  # fmt: skip
@@ -158,7 +158,7 @@ def duty(ctx: ScenarioContext) -> Iterator[None]:
 
 @duty.on_retry
 def take_over(ctx: ScenarioContext) -> Iterator[str]:
-    """A worker that took a duty and died delays it by one period and no longer."""
+    """A worker that took a duty and died delays it by at most one period."""
     until = time.monotonic() + DUTY_FREE_WITHIN_S
     while not ctx.run(duties.take_duty, ctx.queue, 0.2, "successor"):
         if time.monotonic() > until:
@@ -178,7 +178,7 @@ def checkpoint(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("statistics", removes_jobs=True, max_points=8)
 def count_what_happened(ctx: ScenarioContext) -> Iterator[None]:
-    """Counting, interrupted or not, changes nothing but counts."""
+    """Statistics, interrupted or not, change nothing but counts."""
     done, lost = ctx.enqueue_and_claim(2, "succeeded", "dead")
     ctx.finish([(done, ctx.attempt_end(Outcome.SUCCEEDED, done)),
                   (lost, ctx.attempt_end(Outcome.PERMANENT, lost))])  # fmt: skip

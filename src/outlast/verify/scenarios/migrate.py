@@ -35,7 +35,7 @@ def migrate(ctx: ScenarioContext) -> Iterator[None]:
 
 @migrate.on_retry
 def migrate_again(ctx: ScenarioContext) -> Iterator[str]:
-    """An interrupted one left nothing, or everything; either way the next one works."""
+    """An interrupted migration left nothing, or everything; the next one works in both cases."""
     fresh = ScenarioContext(Workload(ctx.workspace.sibling(ctx.queue)), ctx.queue, ctx.lease)
     try:
         fresh.ol.migrate()

@@ -1,4 +1,4 @@
-"""False positives: each safety net beside a living owner that it must not touch."""
+"""False positives: each safety net beside a live owner that it must not affect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .scenario import ARM_LATER, scenario
 from .whole_workers import handlers_begun, make_worker
 
 HOUR_S = 3600.0
-EXPIRY_S = 0.3  # seconds: enough to be claimed before
+EXPIRY_S = 0.3  # long enough to be claimed before
 LONG_LEASE_S = 8.0  # seconds: longer than the scenario takes, and not for ever
 
 
@@ -53,7 +53,7 @@ def clock(wrong: float) -> Iterator[None]:
 
 @scenario("overdue")
 def overdue(ctx: ScenarioContext) -> Iterator[None]:
-    """Past its timeout a job is ended although its owner is alive; before it, it is not."""
+    """A job is ended after its timeout although its owner is alive, but not before."""
     late = ctx.work.fails_once.using(queue=ctx.queue, timeout=0.05).enqueue()
     ctx.record_promise(late.id, "succeeded", "dead")
     ctx.enqueue(1, timeout=HOUR_S)
@@ -69,7 +69,7 @@ def overdue(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("expire-running", max_points=6)
 def expire_running(ctx: ScenarioContext) -> Iterator[None]:
-    """A job that started before its expiry may run on."""
+    """A job that started before its expiry continues."""
     since = time.monotonic()
     ctx.enqueue(1, "succeeded", "cancelled", expires=EXPIRY_S)
     claims = ctx.record_begun(ctx.claim())
@@ -82,7 +82,7 @@ def expire_running(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("redrive-running")
 def redrive_running(ctx: ScenarioContext) -> Iterator[None]:
-    """A running job needs no redrive, and a succeeded one gets none."""
+    """Running and succeeded jobs are not redriven."""
     (done,) = ctx.enqueue_and_claim()
     ctx.finish([(done, ctx.attempt_end(Outcome.SUCCEEDED, done))])
     since = time.monotonic()
@@ -100,7 +100,7 @@ def redrive_running(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("bury")
 def bury_owner(ctx: ScenarioContext) -> Iterator[None]:
-    """A dead worker: its jobs are reclaimed, with its registration, and no other's."""
+    """The jobs and the registration of a dead worker are removed, and no other worker's."""
     ctx.run(worker_ops.register, ctx.ol.worker(ctx.queue).registration_row() | {"id": ctx.owner})
     ctx.enqueue_and_claim(2)
     ctx.owner, gone = f"{ctx.owner}-beside", ctx.owner
@@ -113,7 +113,7 @@ def bury_owner(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("neighbours", max_points=4)
 def neighbours(ctx: ScenarioContext) -> Iterator[None]:
-    """Two workers side by side: neither takes the other for dead."""
+    """Two workers run side by side, and neither considers the other dead."""
     job = ctx.work.tarries.using(queue=ctx.queue).enqueue()
     ctx.record_promise(job.id)
     since = time.monotonic()
@@ -135,8 +135,8 @@ async def _run_two_workers(ctx: ScenarioContext) -> None:
 
 
 async def _wait_until_done(ctx: ScenarioContext, working: Worker) -> None:
-    """A job that runs a second time was reclaimed from its first owner; later, when its lease might
-    have expired by itself, that would prove nothing."""
+    """Wait for the jobs, and report a job that runs twice: it was reclaimed from its first owner.
+    Once its lease may have expired, that would prove nothing."""
     until = time.monotonic() + LONG_LEASE_S
     while not (working.counts["succeeded"] or handlers_begun(ctx, 2)) and time.monotonic() < until:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
@@ -144,7 +144,7 @@ async def _wait_until_done(ctx: ScenarioContext, working: Worker) -> None:
 
 @scenario("lock", max_points=6)
 def lock(ctx: ScenarioContext) -> Iterator[object]:
-    """A worker with a liveness lock dies; its lease would last for an hour."""
+    """A worker with a liveness lock dies, whose lease lasts for an hour."""
     yield ARM_LATER
     asyncio.run(_with_lock(ctx))
 

@@ -41,7 +41,7 @@ def back_off(ctx: ScenarioContext) -> Iterator[None]:
 @not_yet.on_retry
 @back_off.on_retry
 def call_off(ctx: ScenarioContext) -> Iterator[str]:
-    """Move the time: a test cannot wait for an hour."""
+    """Move the due time, instead of waiting for an hour."""
     for job in ctx.ol.jobs(queue=ctx.queue):
         if not job.final:
             ctx.ol.cancel(job.id)

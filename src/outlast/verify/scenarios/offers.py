@@ -14,7 +14,7 @@ from .scenario import scenario
 
 @scenario("offer")
 def offered(ctx: ScenarioContext) -> Iterator[None]:
-    """A server that dies here has charged nothing."""
+    """Offer a job; a server that dies here has charged no attempt."""
     ctx.enqueue(3)
     yield
     first, *_ = ctx.run(offer, offer_request(ctx, 1))
@@ -24,7 +24,7 @@ def offered(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("accept")
 def accepted(ctx: ScenarioContext) -> Iterator[None]:
-    """The first renewal, and the next."""
+    """Accept an offer by the first renewal, and renew again."""
     claims = offered_claims(ctx, 2)
     yield
     ctx.run(hold, claims, ctx.lease)

@@ -1,4 +1,4 @@
-"""Two processes at once on one job: one of them gets it, and both get the right answer."""
+"""Two processes at once on one job: one gets it, and both receive the correct response."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .scenario import scenario
 
 T = TypeVar("T")
 
-MAX_WAIT_S = 0.15  # seconds that one waits for the other, which should not wait at all
+MAX_WAIT_S = 0.15  # limit for a wait that should not happen
 
 
 @scenario("claim-race", only_store="postgres")
 def race(ctx: ScenarioContext) -> Iterator[None]:
-    """One has claimed and not yet committed when another claims: a job goes to one of them."""
+    """A process claims while the claim of another is not committed: each job has one owner."""
     ctx.enqueue(2)
     other = ctx.ol.store.clone()
     ours = ClaimRequest(ctx.owner, ctx.queue, 5, ctx.lease)
@@ -55,7 +55,7 @@ def _in_transaction(request: ClaimRequest) -> Op[list[Claim]]:
 
 @scenario("late-finish")
 def late_finish(ctx: ScenarioContext) -> Iterator[None]:
-    """An owner reports its outcome while its job is being reclaimed: one of the two counts."""
+    """An owner reports its outcome while its job is being reclaimed: only one of the two counts."""
     ctx.enqueue()
     claims = ctx.record_begun(ctx.claim(lease=0.001))
     ends = [ctx.attempt_end(Outcome.SUCCEEDED, claim) for claim in claims]
@@ -76,7 +76,7 @@ def late_finish(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("poison")
 def suspects(ctx: ScenarioContext) -> Iterator[None]:
-    """Jobs that one more lost worker would end share a process with no other such job."""
+    """Two jobs with one crash left never share a process."""
     ctx.enqueue(3, "succeeded", "dead", max_crashes=2)
     ctx.record_begun(ctx.claim(lease=0.001))
     time.sleep(EXPIRED_AFTER_S)
@@ -91,8 +91,7 @@ def suspects(ctx: ScenarioContext) -> Iterator[None]:
 def interrupted(
     operation: Callable[[], Op[T]], name: str, act: Callable[[], Statement | None]
 ) -> Op[T]:
-    """Run an operation, and another action after this statement; the operation may then
-    continue."""
+    """Run an operation, with another action between one of its statements and the next."""
     op = operation()
     answer: object = None
     while True:

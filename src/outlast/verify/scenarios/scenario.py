@@ -1,4 +1,4 @@
-"""A scenario, and how it is run."""
+"""A scenario: its properties, registration and execution."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ..scenario_context import ScenarioContext
 ScenarioBody = Callable[[ScenarioContext], Iterator[object]]
 RetryBody = Callable[[ScenarioContext], Iterable[str]]
 
-ARM_LATER = object()  # yielded by a scenario that arms the trap itself, at the right moment
+ARM_LATER = object()  # yielded by a scenario that arms the interceptor itself, later
 SCENARIOS: dict[str, Scenario] = {}
 
 
 @dataclass
 class Scenario:
-    """`owner`: it writes as the owner of claims, so a zombie can try it too late. `apart`: it would
-    remove what other scenarios leave. `uses_caller_transaction`: it commits a transaction of the
-    caller's own. `most`: points per round of a slow scenario."""
+    """A registered scenario. `owner`: it writes as the owner of claims, so a zombie can try it too
+    late. `apart`: it would remove rows of other scenarios. `uses_caller_transaction`: it commits a
+    transaction of the caller's own. `most`: points per round of a slow scenario."""
 
     name: str
     body: ScenarioBody
@@ -27,14 +27,14 @@ class Scenario:
     uses_caller_transaction: bool = False
     max_points: int | None = None
     only_store: str | None = None  # the only kind of database with this scenario
-    exclusive: bool = False  # other scenarios in its workspace would spoil it
+    exclusive: bool = False  # it needs a workspace without other scenarios
     expected_errors: tuple[
         type[Exception], ...
     ] = ()  # errors of other libraries that it causes in calls
     retry: RetryBody | None = field(default=None, repr=False)
 
     def on_retry(self, retry: RetryBody) -> RetryBody:
-        """What the killed process would do next; it reports violations, if any."""
+        """Register the retry of a killed process; it reports violations, if any."""
         self.retry = retry
         return retry
 
@@ -58,7 +58,7 @@ def scenario(
 
 
 def run_scenario(scenario: Scenario, ctx: ScenarioContext) -> None:
-    """Prepare, then act under the trap."""
+    """Prepare, then act under the interceptor."""
     steps = scenario.body(ctx)
     ctx.interceptor.armed = next(steps) is not ARM_LATER
     next(steps, None)

@@ -19,18 +19,18 @@ from ..scenario_context import ScenarioContext
 from .scenario import scenario
 
 HOUR_S, YEAR_S = 3600.0, 365 * 86400.0
-DUE_TICKS = 3  # hours that are due when a path begins
-GRACE_S = 5.0  # that a tick may be late, with missed="none"
+DUE_TICKS = 3  # hourly ticks that are due when a scenario begins
+GRACE_S = 5.0  # maximum delay of a tick, with missed="none"
 
 
 def _definition(ctx: ScenarioContext, **options: object) -> ScheduleDefinition:
-    """A schedule named like the queue: everything of it is known to be ours."""
+    """A schedule with the name of the queue, which identifies its jobs."""
     call = ctx.work.mark.using(queue=ctx.queue).job()
     return ScheduleDefinition.of(ctx.queue, call, {"every": HOUR_S} | options)
 
 
 def _insert_due(definition: ScheduleDefinition) -> Op[None]:
-    """A schedule after some hours without a worker."""
+    """Insert a schedule as it is after some hours without a worker."""
     yield BEGIN
     clock: Rows = yield Statement("schedule_clock")
     first = (clock[0][0] // HOUR_S - DUE_TICKS + 1) * HOUR_S
@@ -46,7 +46,7 @@ def _ticks(ctx: ScenarioContext) -> Counter[str]:
 
 @scenario("schedule-fire")
 def fire(ctx: ScenarioContext) -> Iterator[None]:
-    """Three missed ticks, each of which must run; and two workers that fire them."""
+    """Two workers fire three missed ticks, each of which must run."""
     ctx.run(_insert_due, _definition(ctx, missed="all", overlap="allow"))
     yield
     ctx.run(fire_due, ["mark"], 1)
@@ -76,17 +76,17 @@ def leave_out(ctx: ScenarioContext) -> Iterator[None]:
 
 @leave_out.on_retry
 def leave_out_again(ctx: ScenarioContext) -> Iterator[str]:
-    """Another worker continues: late ticks have no job, and do not come again."""
+    """Another worker continues: late ticks have no job, and are not fired later."""
     while ctx.run(fire_due, ["mark"]).found:
         pass
     for job in ctx.ol.jobs(queue=ctx.queue, limit=100):
         tick = tick_of_key(job.key)
         if tick is not None and (job.created_at - tick).total_seconds() > GRACE_S:
-            yield f"a tick that was to be left out has a job: {job.key}"
+            yield f"a skipped tick has a job: {job.key}"
 
 
 def _look() -> Op[Rows]:
-    """What a worker reads before it fires, without its locks: it is slow."""
+    """Read as a slow worker does before it fires, without its locks."""
     op = fire_due(["mark"])
     next(op)
     rows: Rows = yield op.send([])
@@ -94,7 +94,7 @@ def _look() -> Op[Rows]:
 
 
 def _fire_as_seen(seen: Rows) -> Op[None]:
-    """The rest of its transaction, later."""
+    """Fire by rows that were read before."""
     op = fire_due(["mark"])
     yield next(op)
     op.send([])
@@ -106,7 +106,7 @@ def _fire_as_seen(seen: Rows) -> Op[None]:
 
 @scenario("schedule-fired-between")
 def fire_between(ctx: ScenarioContext) -> Iterator[None]:
-    """Another worker fires what a slow one has read: the slow one fires nothing."""
+    """Another worker fires the ticks that a slow one has read: the slow one fires nothing."""
     ctx.run(_insert_due, _definition(ctx, missed="all", overlap="allow"))
     yield
     seen = ctx.run(_look)
@@ -119,7 +119,7 @@ fire_between.on_retry(fire_again)
 
 @scenario("schedule-paused-between")
 def pause_between(ctx: ScenarioContext) -> Iterator[None]:
-    """An operator pauses what a slow worker has read: it does not fire."""
+    """An operator pauses a schedule that a slow worker has read: it does not fire."""
     ctx.run(_insert_due, _definition(ctx, missed="all", overlap="allow"))
     yield
     seen = ctx.run(_look)
@@ -131,7 +131,7 @@ def pause_between(ctx: ScenarioContext) -> Iterator[None]:
 def find_paused(ctx: ScenarioContext) -> Iterator[str]:
     """The slow worker fired nothing; a worker of another scenario may have, before the pause."""
     schedules = (one for one in ctx.ol.schedules() if one.name == ctx.queue)
-    paused_at = next((one.paused_at for one in schedules), None)  # none: it was never made
+    paused_at = next((one.paused_at for one in schedules), None)  # None: it was never created
     jobs = ctx.ol.jobs(queue=ctx.queue, limit=100)
     ticks = [job.key for job in jobs if paused_at is not None and job.created_at > paused_at]
     if ticks:
@@ -139,7 +139,7 @@ def find_paused(ctx: ScenarioContext) -> Iterator[str]:
 
 
 def _insert_paused(definition: ScheduleDefinition) -> Op[None]:
-    """The same, paused all the time: no worker of another scenario fires it."""
+    """Insert a due schedule that is paused, so that no worker of another scenario fires it."""
     yield from _insert_due(definition)
     given = {"name": definition.name, "by": "verify", "reason": "verify"}
     yield Statement("pause_schedule", given)
@@ -161,12 +161,12 @@ def resume_again(ctx: ScenarioContext) -> Iterator[str]:
     while ctx.run(fire_due, ["mark"]).found:
         pass
     if len(ticks := _ticks(ctx)) > 1:
-        yield f"a schedule that was resumed fired the ticks of its pause: {ticks}"
+        yield f"a resumed schedule fired ticks of its pause: {ticks}"
 
 
 @scenario("schedule-overlap")
 def fire_over_a_run(ctx: ScenarioContext) -> Iterator[None]:
-    """The earlier run is unfinished: the next one waits for its end."""
+    """With an unfinished run, the next one waits for its end."""
     definition = _definition(ctx, overlap="queue")
     ctx.run(announce, [definition])
     manual = ctx.ol.run_schedule(ctx.queue)
@@ -211,7 +211,7 @@ def announce_again(ctx: ScenarioContext) -> Iterator[str]:
 
 @scenario("schedule-rewind")
 def set_back(ctx: ScenarioContext) -> Iterator[None]:
-    """It fired by a clock that was years ahead, and goes on from now."""
+    """A schedule that fired by a clock years ahead is set back to now."""
     ctx.run(_insert_due, _definition(ctx, missed="all", overlap="allow"))
     ctx.run(_fire_years_ahead, ctx.queue)
     yield
@@ -243,7 +243,7 @@ def _fire_years_ahead(name: str) -> Op[None]:
 
 @scenario("schedule-broken")
 def cannot_be_fired(ctx: ScenarioContext) -> Iterator[None]:
-    """One that cannot be fired is marked and left alone, until an operator resumes it."""
+    """A schedule that cannot be fired is marked and left alone until an operator resumes it."""
     ctx.run(_insert_due, _definition(ctx, missed="all", overlap="allow"))
     yield
     ctx.run(break_schedule, ctx.queue, "the database refuses its job")

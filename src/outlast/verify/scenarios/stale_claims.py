@@ -1,9 +1,9 @@
-"""Stale claims, which differ from the valid one in a single fact.
+"""Stale claims, which differ from the valid claim in a single fact.
 
     claimed-again   one owner, two fences: it lost its job and claimed it again
     split-history   two owners, one fence: a failover lost the first claim, or a backup was restored
 
-Every write of the stale claim is refused with an error; the valid one's writes count.
+Every write of the stale claim is refused with an error; writes of the valid claim count.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .claims import make_event
 from .offers import offer_request, server_id
 from .scenario import scenario
 
-JOB_COUNT = 10  # one per kind of write, so that none hides what another one lets through
+JOB_COUNT = 10  # one per kind of write, so that no write hides the effect of another
 LONG_LEASE_S = 3600.0  # seconds of a lease that is not reclaimed here
 
 
@@ -74,7 +74,7 @@ def split_history(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("split-offers", max_points=24)
 def split_offers(ctx: ScenarioContext) -> Iterator[None]:
-    """The same between two servers that offer a job, each to its own remote worker."""
+    """Two servers under one fence, each of which offers a job to its own remote worker."""
     ctx.enqueue(3)
     other = f"offer-old-{ctx.queue}"
     before = ctx.run(offer.offer, replace(offer_request(ctx, 3), worker=other))
@@ -93,7 +93,7 @@ def split_offers(ctx: ScenarioContext) -> Iterator[None]:
         _report(ctx, late, "stored an event that came late")
     ctx.run(offer.record_late, events[1:])
     if ctx.run(offer.stored_events, [(late.stale, 99)]):
-        _report(ctx, late, "was told that the other claim's event is its own")
+        _report(ctx, late, "got the other claim's event acknowledged as its own")
     _refused(ctx, ended, ctx.run(finish, [_success(ctx, ended.stale)]), "finish")
 
 
@@ -109,7 +109,7 @@ def _pairs(stale: Sequence[Claim], owners: Sequence[Claim]) -> list[ClaimPair]:
 
 
 def _try_all(ctx: ScenarioContext, pairs: Sequence[ClaimPair]) -> None:
-    """Every kind of write, each by its own stale claim; then the owners end their jobs."""
+    """Try every kind of write, each by its own stale claim; then the owners end their jobs."""
     if len(pairs) < JOB_COUNT:
         return  # another worker claimed one: there are no two claims to compare
     failed, quick, spoke, stepped, renewed, completed, again, both, waited, streamed = pairs
@@ -182,7 +182,7 @@ def _failure(ctx: ScenarioContext, claim: Claim) -> Transition:
 
 def _refused(ctx: ScenarioContext, pair: ClaimPair, finished: Finished, what: str) -> None:
     if finished.accepted:
-        _report(ctx, pair, f"was told that its {what} counts")
+        _report(ctx, pair, f"got its {what} acknowledged")
 
 
 def _report(ctx: ScenarioContext, pair: ClaimPair, message: str) -> None:

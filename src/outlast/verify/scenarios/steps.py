@@ -25,7 +25,7 @@ def step(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("completing", owner=True)
 def completing(ctx: ScenarioContext) -> Iterator[None]:
-    """The handler's row and the job's completion: together or not at all."""
+    """The handler's row and the job's completion commit together or not at all."""
     (claim,) = ctx.enqueue_and_claim_task(ctx.work.completes)
     ctx.ol.store.ready()
     yield
@@ -34,7 +34,7 @@ def completing(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("worker-durable", max_points=16)
 def work_durably(ctx: ScenarioContext) -> Iterator[None]:
-    """Both in a worker, async and in threads."""
+    """Steps and completions in a worker, async and in threads."""
     work = ctx.work
     for task in (work.stepped, work.completes, work.completes_async):
         ctx.record_promise(task.using(queue=ctx.queue).enqueue().id)

@@ -1,4 +1,4 @@
-"""Streamed output of claims that are killed, taken over, or come too late."""
+"""Streamed output of claims that are killed, superseded or stale."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ...ops.streams import store_stream, stream_tail
 from ..scenario_context import ScenarioContext
 from .scenario import scenario
 
-LIMIT_BYTES = 100  # of one job: an attempt that follows removes what was before
+LIMIT_BYTES = 100  # of one job: a later attempt removes earlier output
 ROWS = 3
 
 
 def _stream(ctx: ScenarioContext, claim: Claim) -> None:
-    """Each row names the claim that streamed it, and its place."""
+    """Stream rows that name their claim and position."""
     for n in range(ROWS):
         data = json.dumps([f"{claim.fence}.{claim.worker[-4:]}.{n}"])
         row = {"job": claim.id, **claim.guard, "n": n, "data": data, "first": n == 0}
@@ -26,7 +26,7 @@ def _stream(ctx: ScenarioContext, claim: Claim) -> None:
 
 
 def _gaps(ctx: ScenarioContext) -> Iterator[str]:
-    """The output of each claim is the beginning of what it streamed, and is all its own."""
+    """Claims whose stored output is not a prefix of their stream."""
     for job in ctx.ol.jobs(queue=ctx.queue):
         claims: dict[int, list[Any]] = {}
         rows = ctx.ol.store.run(stream_tail, job.id)

@@ -20,13 +20,13 @@ from .database_faults import own_workspace
 from .scenario import scenario
 from .whole_workers import make_worker
 
-MAX_WORK_S = 10.0  # for work that takes a tenth of a second
+MAX_WORK_S = 10.0  # limit for work that takes a tenth of a second
 QUEUE_COUNT = 12
 
 
 @scenario("many-queues", max_points=12)
 def many_queues(ctx: ScenarioContext) -> Iterator[None]:
-    """Queues with one job each, which are claimed from together; one has a running one, too."""
+    """Queues with one job each, which are claimed from together; one also has a running job."""
     (held,) = ctx.enqueue_and_claim()
     names = [ctx.queue, *(f"{ctx.queue}-{n}" for n in range(1, QUEUE_COUNT))]
     for name in names:
@@ -45,7 +45,7 @@ def many_queues(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("resting-queue", max_points=8)
 def resting_queue(ctx: ScenarioContext) -> Iterator[None]:
-    """A queue that held only unknown tasks gets one that the worker has, without a notification."""
+    """A queue of only unknown tasks gets a known one, without a notification."""
     workspace, work = own_workspace(ctx)  # a process killed here leaves an unknown task
     unknown_job = work.mark.enqueue()
     _update_row(workspace, unknown_job.id, "task = 'strange'")
@@ -60,7 +60,7 @@ def resting_queue(ctx: ScenarioContext) -> Iterator[None]:
         return working.counts["succeeded"] >= 1
 
     if not asyncio.run(_worker_reaches(ctx, working, ran)):
-        ctx.report("I2", "unstarted", "a resting queue is not polled again")
+        ctx.report("I2", "unstarted", "a queue that backed off is not claimed from again")
     work.ol.close()
 
 
@@ -70,7 +70,7 @@ class Unsendable(ValueError):
 
 @scenario("unstorable-outcome", max_points=8)
 def unstorable_outcome(ctx: ScenarioContext) -> Iterator[None]:
-    """One outcome that cannot be stored, among good ones: these finish, and it is dead."""
+    """One outcome among others cannot be stored: its job is dead, the others finish."""
     ctx.enqueue(3)
     (bad,) = ctx.enqueue(1, "dead", "succeeded", max_attempts=1)
     yield
@@ -89,7 +89,7 @@ unstorable_outcome.expected_errors = (Unsendable,)
 
 @scenario("counter-at-limit", max_points=8)
 def counter_at_limit(ctx: ScenarioContext) -> Iterator[None]:
-    """A row whose fence cannot grow, at the head of its queue: it is dead, and others run."""
+    """A job whose fence cannot grow is at the head of its queue: it is dead, and others run."""
     workspace, work = own_workspace(ctx)  # the checker counts fences, and would count for long
     first, *_ = [work.mark.using(priority=9 - n).enqueue() for n in range(4)]
     _update_row(workspace, first.id, f"fence = {FENCE_LIMIT}")
@@ -107,7 +107,7 @@ def counter_at_limit(ctx: ScenarioContext) -> Iterator[None]:
 async def _worker_reaches(
     ctx: ScenarioContext, working: Worker, enough: Callable[[], bool]
 ) -> bool:
-    """Whether a worker gets this far in time. Not expected where its network may be cut."""
+    """Whether a worker reaches a condition in time. Not expected where its network may be cut."""
     running = asyncio.create_task(working.arun())
     until = time.monotonic() + (MAX_WORK_S if ctx.max_work_s is None else ctx.max_work_s)
     try:
@@ -121,7 +121,7 @@ async def _worker_reaches(
 
 
 def _states(workspace: Workspace) -> dict[str, int]:
-    """How many jobs are in each state; a worker's own counts miss what it did without a reply."""
+    """The number of jobs in each state; a worker's own counts miss writes without a response."""
     with workspace.connect_past_proxy() as connection:
         counted = f"SELECT state, count(*) FROM {_job_table(workspace)} GROUP BY state"  # noqa: S608 - ours
         return dict(connection.execute(counted).fetchall())
@@ -140,7 +140,7 @@ def _update_row(workspace: Workspace, id: str, change: str) -> None:
 
 
 def _refuse_result(store: Store, job: str) -> None:
-    """Every report of a result of this job fails, as with a driver that cannot send it."""
+    """Let every report of a result of this job fail, as with a driver that cannot send it."""
     kind: Any = type(store)
 
     def checked(op: Op[Any]) -> Op[Any]:

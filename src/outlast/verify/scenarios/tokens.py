@@ -49,7 +49,7 @@ def wrong_tokens(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("signing-secret")
 def signing_secret(ctx: ScenarioContext) -> Iterator[None]:
-    """Wherever a process dies, all others sign with the same secret."""
+    """Wherever a process dies, all processes sign with the same secret."""
     yield
     stored = ctx.run(tokens.secret, ctx.queue, "first")
     if ctx.run(tokens.secret, ctx.queue, "second") != stored:
@@ -72,16 +72,16 @@ def forget_ended(ctx: ScenarioContext) -> Iterator[None]:
 
 @forget_ended.on_retry
 def forget_again(ctx: ScenarioContext) -> Iterator[str]:
-    """All of it, or nothing: repeated, it is done."""
+    """An erasure is done completely or not at all; a repeat completes it."""
     for job in ctx.ol.jobs(queue=ctx.queue, state="dead"):
         ctx.run(erase, job.id, "verify")
         if ctx.ol.job(job.id).args is not None:
-            yield f"job {job.id} was erased, and its arguments are there"
+            yield f"job {job.id} was erased, but its arguments exist"
 
 
 @scenario("erase")
 def erase_read(ctx: ScenarioContext) -> Iterator[None]:
-    """A result is read, and then erased for later readers."""
+    """A result is read and erased: later readers are refused."""
     (claim,) = ctx.enqueue_and_claim(1, "succeeded")
     ctx.finish([(claim, ctx.attempt_end(Outcome.SUCCEEDED, claim))])
     yield
@@ -90,11 +90,11 @@ def erase_read(ctx: ScenarioContext) -> Iterator[None]:
 
 @erase_read.on_retry
 def erase_again(ctx: ScenarioContext) -> Iterator[str]:
-    """All of it, or nothing: repeated, it is done once, and another reader is refused."""
+    """A read with erasure is done completely or not at all; a repeat succeeds for one reader."""
     for job in ctx.ol.jobs(queue=ctx.queue, state="succeeded"):
         ctx.run(take_result, job.id, "verify", ctx.queue)
         if not ctx.ol.job(job.id).forgotten:
-            yield f"job {job.id} was read and erased, and its arguments are there"
+            yield f"job {job.id} was read and erased, but its arguments exist"
         try:
             ctx.run(take_result, job.id, "verify", "another")
             yield f"job {job.id} was erased for two readers"

@@ -1,4 +1,4 @@
-"""Unique keys, debounce, full queues and quotas: calls that are killed, and sent again."""
+"""Unique keys, debounce, full queues and quotas: calls that are killed and repeated."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _call_unique(ctx: ScenarioContext) -> None:
 
 
 def _not_started(ctx: ScenarioContext) -> list[Job]:
-    """Jobs that no worker ever claimed: a reclaimed one may wait beside a newer one."""
+    """Jobs that were never claimed: a reclaimed job may wait beside a newer one."""
     jobs = ctx.ol.jobs(queue=ctx.queue)
     return [job for job in jobs if job.state in QUEUED and job.fence == 0]
 
@@ -60,13 +60,14 @@ def _waiting_keys(ctx: ScenarioContext) -> set[str]:
 
 
 def _others_claimed(ctx: ScenarioContext, begun: int) -> bool:
-    """Whether a worker of all queues, of another scenario, has claimed jobs of this one."""
+    """Whether a worker of another scenario, which serves all queues, has claimed jobs of this
+    one."""
     return sum(job.fence > 0 for job in ctx.ol.jobs(queue=ctx.queue)) > begun
 
 
 @scenario("debounce")
 def debounced(ctx: ScenarioContext) -> Iterator[None]:
-    """A call replaces the arguments of a queued job, and none of a running job."""
+    """A call replaces the arguments of a queued job, but not those of a running job."""
     _call_debounced(ctx, 0.001, "a")
     ctx.record_begun(_claim_due(ctx))
     _call_debounced(ctx, 0.001, "b")
@@ -105,8 +106,8 @@ def _claim_due(ctx: ScenarioContext) -> list[Claim]:
 
 @scenario("queue-full")
 def full(ctx: ScenarioContext) -> Iterator[None]:
-    """A bounded queue accepts as many jobs as it may hold, even if a process is killed with
-    reserved room."""
+    """A bounded queue accepts jobs up to its limit, even if a process was killed with reserved
+    room."""
     ctx.ol.limit(ctx.queue, most_waiting=MOST_WAITING, overflow="refuse")
     yield
     _fill(ctx)
@@ -153,7 +154,7 @@ def _fill(ctx: ScenarioContext) -> None:
 
 @scenario("quota")
 def counted(ctx: ScenarioContext) -> Iterator[None]:
-    """A quota counts jobs that were inserted, and no others, whoever was killed between."""
+    """A quota counts exactly the inserted jobs, whatever process was killed in between."""
     ctx.ol.limit(ctx.queue, quota="1000/d")
     yield
     ctx.enqueue(2)
@@ -168,11 +169,11 @@ def count_again(ctx: ScenarioContext) -> Iterator[str]:
     ctx.run(return_lapsed, 0.0)
     (used,) = (one.quota_used for one in ctx.ol.limits() if one.queue == ctx.queue)
     if used != (number := len(ctx.ol.jobs(queue=ctx.queue))):
-        yield f"a quota counts {used} jobs, and there are {number}"
+        yield f"a quota counts {used} jobs, but there are {number}"
 
 
 def _enqueue_reserved(ctx: ScenarioContext) -> None:
-    """As in a caller's transaction: two jobs and then one, each with two reserved."""
+    """Enqueue as in a caller's transaction: two jobs and then one, each with two reserved."""
     for number in (2, 1):
         jobs = build_jobs([ctx.work.mark.using(queue=ctx.queue).job() for _ in range(number)])
         reservation = new_job_id()

@@ -23,7 +23,7 @@ from .scenario import scenario
 from .whole_workers import work_until
 
 GO = Wait(SIGNAL, WaitKind.SIGNAL, (SIGNAL,))
-UNHINDERED_S = 0.5  # seconds in which an attempt ends, unless a lock keeps it waiting
+UNHINDERED_S = 0.5  # seconds in which an attempt ends, unless it waits for a lock
 
 
 def _enqueue(ctx: ScenarioContext, **args: object) -> Job:
@@ -42,13 +42,13 @@ def _park(ctx: ScenarioContext, claim: Claim, wait: Wait = GO) -> None:
 
 
 def _send(ctx: ScenarioContext, id: str, number: int = 1, name: str = SIGNAL) -> None:
-    """Send numbered signals; too late if the job has gone on without this process."""
+    """Send numbered signals; ignored if the job has already continued."""
     with suppress(TooLate):
         ctx.work.waiting.send(id, number, name)
 
 
 def _send_all(ctx: ScenarioContext) -> Iterator[str]:
-    """What the sender does after its process was killed: it sends everything again."""
+    """Send all signals again, as a sender does after its process was killed."""
     for job in ctx.ol.jobs(queue=ctx.queue, task="waits"):
         _send(ctx, job.id, int(job.args.get("signals", 1)))
     return iter(())
@@ -56,7 +56,7 @@ def _send_all(ctx: ScenarioContext) -> Iterator[str]:
 
 @scenario("wait", owner=True)
 def wait(ctx: ScenarioContext) -> Iterator[None]:
-    """An attempt ends because its handler waits, and a signal comes: the job goes on."""
+    """An attempt ends because its handler waits; a signal resumes the job."""
     job = _enqueue(ctx)
     claim = _claim(ctx)
     yield
@@ -69,7 +69,7 @@ wait.on_retry(_send_all)
 
 @scenario("signal-early", owner=True)
 def early(ctx: ScenarioContext) -> Iterator[None]:
-    """Signals come before the wait, and are kept for it."""
+    """Signals that arrive before the wait are kept for it."""
     job = _enqueue(ctx, signals=2)
     claim = _claim(ctx)
     yield
@@ -82,7 +82,8 @@ early.on_retry(_send_all)
 
 @scenario("signal-beside-end", max_points=8)
 def beside_end(ctx: ScenarioContext) -> Iterator[None]:
-    """An attempt ends while a signal is being sent: it sees the signal, or is seen to wait."""
+    """An attempt ends while a signal is being sent: the attempt sees the signal, or the sender sees
+    the wait."""
     job = _enqueue(ctx)
     claim = _claim(ctx)
     yield
@@ -94,7 +95,7 @@ beside_end.on_retry(_send_all)
 
 @scenario("signal-at-once-beside-end", max_points=8)
 def at_once_beside_end(ctx: ScenarioContext) -> Iterator[None]:
-    """The same for a signal that is sent in one statement, where the store can."""
+    """An attempt ends while a signal is sent in one statement, on stores that can."""
     job = _enqueue(ctx)
     claim = _claim(ctx)
     channel = ctx.ol.store.channel
@@ -112,7 +113,7 @@ at_once_beside_end.on_retry(_send_all)
 
 
 def _take_all(task: str, name: str, text: str) -> None:
-    """Every signal is taken."""
+    """Take every signal."""
 
 
 def _send_beside_end(
@@ -133,7 +134,7 @@ def _send_beside_end(
                     end.start()
                 end.join(UNHINDERED_S)
                 return stop.value  # type: ignore[no-any-return]
-            # A pipeline that commits would not leave anything in between.
+            # A pipeline that commits would leave no gap before the commit.
             answer = yield Pipeline(step) if isinstance(step, CommitPipeline) else step
 
     ctx.run(sending)
@@ -147,7 +148,7 @@ def _park_if_held(ctx: ScenarioContext, claim: Claim) -> None:
 
 @scenario("signal-in-transaction", uses_caller_transaction=True)
 def in_callers_transaction(ctx: ScenarioContext) -> Iterator[None]:
-    """The caller's signal wakes the job after the commit, whoever delivers it."""
+    """A signal sent in a caller's transaction wakes the job after the commit."""
     job = _enqueue(ctx)
     _park(ctx, _claim(ctx))
     with ctx.workspace.connect() as connection:
@@ -162,7 +163,7 @@ in_callers_transaction.on_retry(_send_all)
 
 @scenario("signal-link")
 def link(ctx: ScenarioContext) -> Iterator[None]:
-    """A one-time link sends its signal, once; another one is revoked, and sends none."""
+    """A one-time link sends its signal once; a revoked link sends none."""
     job = _enqueue(ctx)
     _park(ctx, _claim(ctx))
     yield
@@ -180,7 +181,7 @@ link.on_retry(_send_all)
 
 @scenario("take-signal", owner=True)
 def take(ctx: ScenarioContext) -> Iterator[None]:
-    """A signal is taken once, by the claim that holds, and later attempts get the same."""
+    """A signal is taken once, by the valid claim, and later attempts get the same value."""
     job = _enqueue(ctx)
     _park(ctx, _claim(ctx))
     _send(ctx, job.id)
@@ -193,7 +194,7 @@ def take(ctx: ScenarioContext) -> Iterator[None]:
     except ClaimLost:
         pass
     except Waiting:
-        ctx.report("I2", "unfired", "a signal that has come is waited for again")
+        ctx.report("I2", "unfired", "a handler waits for a signal that has arrived")
     ctx.finish([(claim, AttemptEnd(Outcome.FAILED, error={"type": "Verify", "message": ""}))])
 
 
@@ -202,7 +203,7 @@ take.on_retry(_send_all)
 
 @scenario("wait-times-out")
 def times_out(ctx: ScenarioContext) -> Iterator[None]:
-    """A time-out wakes the job, and a signal that comes at the same time is taken or kept."""
+    """A time-out wakes the job, and a signal that arrives at the same time is taken or kept."""
     job = _enqueue(ctx, signals=0, timeout=0.01)
     late = Wait(MAYBE, WaitKind.SIGNAL, (MAYBE,), 0.0)
     _park(ctx, _claim(ctx), late)
@@ -213,7 +214,7 @@ def times_out(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("sleep", owner=True)
 def sleep(ctx: ScenarioContext) -> Iterator[None]:
-    """A sleeping job starts again when its time has come, wherever its worker died."""
+    """A sleeping job starts again at its due time, wherever its worker died."""
     job = _enqueue(ctx, nap=0.02)
     claim = _claim(ctx)
     yield
@@ -226,7 +227,7 @@ sleep.on_retry(_send_all)
 
 @scenario("wait-for-job", owner=True)
 def wait_for_job(ctx: ScenarioContext) -> Iterator[None]:
-    """The end of a job wakes the one that waits for it, whichever comes first."""
+    """The end of a job wakes the job that waits for it, also if it ends before the wait."""
     child = ctx.enqueue_and_claim()[0]
     parent = ctx.work.waiting.awaits.using(queue=ctx.queue).enqueue(child=child.id)
     ctx.record_promise(parent.id)

@@ -16,7 +16,7 @@ from ...worker.worker import Worker
 from ..scenario_context import ScenarioContext
 from .scenario import ARM_LATER, scenario
 
-MAX_WORK_S = 15.0  # seconds for work that takes a tenth of one
+MAX_WORK_S = 15.0  # limit for work that takes a tenth of a second
 
 
 @scenario("worker", max_points=48)
@@ -46,8 +46,8 @@ ITEM_STATES = {"once": "succeeded", "never": "dead", "spoils": "dead"}
 
 @scenario("worker-batch", max_points=24)
 def work_on_many(ctx: ScenarioContext) -> Iterator[None]:
-    """One call for many jobs: the good ones, which have no second attempt, succeed independently of
-    the others; those are named, or found by halving."""
+    """A batch task: valid items, which have no second attempt, succeed independently of the faulty
+    ones, which are named, or found by halving."""
     task = ctx.work.together.using(queue=ctx.queue)
     good = [task.using(max_attempts=1).job("good") for _ in range(9)]
     calls = [*good[:4], *(task.job(item) for item in ITEM_STATES), *good[4:]]
@@ -59,7 +59,7 @@ def work_on_many(ctx: ScenarioContext) -> Iterator[None]:
 
 @scenario("worker-cancel", max_points=16)
 def work_on_unwanted(ctx: ScenarioContext) -> Iterator[object]:
-    """A running handler is asked to stop, by a cancel that its worker finds when it renews."""
+    """A running handler is stopped by a cancel that its worker finds at a renewal."""
     job = ctx.work.lingers.using(queue=ctx.queue).enqueue()
     ctx.record_promise(job.id, "cancelled", "succeeded")
     yield ARM_LATER
@@ -72,7 +72,7 @@ async def _cancelled(ctx: ScenarioContext, id: str) -> None:
             await asyncio.sleep(0.005)
         ctx.interceptor.armed = True
         job = await ctx.ol.acancel(id)
-        if job.fence == 1:  # a later claim does not linger, and may succeed before it notices
+        if job.fence == 1:  # a later claim does not linger, and may succeed before the cancel
             ctx.record_promise(id, "cancelled")
 
     cancelling = asyncio.create_task(cancel())
@@ -98,7 +98,7 @@ def shut_down(ctx: ScenarioContext) -> Iterator[object]:
 
 
 async def work_until(ctx: ScenarioContext, enough: Callable[[Counter[str]], bool]) -> None:
-    """Work until it is enough, then stop as a worker does."""
+    """Run a worker until a condition holds, then stop it."""
     working = make_worker(ctx)
     running = asyncio.create_task(working.arun())
     longest = time.monotonic() + (MAX_WORK_S if ctx.max_work_s is None else ctx.max_work_s)
