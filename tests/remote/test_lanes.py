@@ -130,26 +130,32 @@ async def test_a_remote_worker_that_lost_its_job_closes_no_lane(
 async def test_a_tenant_s_remote_worker_closes_its_own_lane_alone(
     served: Served, ol: Outlast, tmp_path: Path
 ) -> None:
-    """R145, R057: a lane that other tenants share is not its to close."""
+    """R145, R057: a lane that other tenants share is not its to close: one that a job names, or
+    one with its tenant's name in a queue whose lanes are not tenants."""
     told: dict[str, object] = {}
     ol.queue("fair", lane="tenant")
     ol.queue("shared", lane_running=9)
 
     @ol.task(retry=Retry(max_attempts=1))
-    async def call(ctx: Context) -> None:
+    async def call(case: str, ctx: Context) -> None:
         try:
-            told[ctx.job.queue] = await ctx.slow_down(0.1)
+            told[case] = await ctx.slow_down(0.1)
         except ServerRefused as error:
-            told[ctx.job.queue] = str(error)
+            told[case] = str(error)
 
-    for queue in ("fair", "shared"):
-        await call.using(queue=queue, tenant="acme").aenqueue()
+    acme = call.using(tenant="acme")
+    await ol.aenqueue(
+        acme.using(queue="fair").job("own"),
+        acme.using(queue="fair", lane="zeta").job("named"),
+        acme.using(queue="shared", lane="acme").job("shared"),
+    )
     token = served.token("work", tenant="acme")
     async with RemoteWorker(served.url, token, ol, concurrency=2, grace=1.0, spool=tmp_path):
-        await aeventually(lambda: len(told) == 2, 30.0)
-    assert isinstance(told["fair"], float)
-    assert "not this tenant's alone" in str(told["shared"])
-    assert "RetryLater" in str(told["shared"])
+        await aeventually(lambda: len(told) == 3, 30.0)
+    assert isinstance(told["own"], float)
+    for case in ("named", "shared"):
+        assert "not this tenant's alone" in str(told[case])
+        assert "RetryLater" in str(told[case])
 
 
 @pytest.mark.parametrize("limits", [{}, {"lane_running": 50}], ids=["plain", "lanes"])

@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 from outlast import CorruptDatabase, Outlast, StoreSettings
 from outlast.cli import outlast
 from outlast.store.postgres.errors import translate_errors
+from outlast.store.sqlite.checkpointer import CHECK_WAL_EVERY_COMMITS
 from tests.support import Database, aeventually
 
 
@@ -98,6 +100,27 @@ async def _seen(ol: Outlast, real: Path) -> None:
             assert oct(_mode(file)) == "0o600", file
         for folder in (workers, real.parent, real.parent.parent):
             assert oct(_mode(folder)) == "0o700", folder
+
+
+@pytest.mark.kinds("sqlite")
+def test_a_log_stays_shorter_where_there_is_little_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R179: it takes at most a quarter of what is free, however long it may be elsewhere."""
+    free, path = 10**12, tmp_path / "jobs.db"
+    monkeypatch.setattr(
+        os, "statvfs", lambda path: SimpleNamespace(f_bavail=free, f_frsize=1, f_flag=0)
+    )
+    with Outlast(f"sqlite:///{path}") as ol:
+        ol.migrate()
+        greet, made = ol.task(name="greet")(lambda: None), path.stat().st_size
+        for _ in range(200):
+            greet.enqueue()
+        assert path.stat().st_size == made, "8 MB are not there yet"
+        free = 1_000_000
+        for _ in range(CHECK_WAL_EVERY_COMMITS):
+            greet.enqueue()
+        assert path.stat().st_size > made
 
 
 @pytest.mark.kinds("sqlite")

@@ -19,6 +19,7 @@ from outlast import (
     BatchFailed,
     Contention,
     Job,
+    NotAttempted,
     Outlast,
     OutlastError,
     Permanent,
@@ -404,3 +405,22 @@ async def test_a_batch_that_cannot_be_filled_is_carried_out_as_it_is(
         last = await all_ended(ol, jobs)
     assert {job.state for job in last} == {"succeeded"}
     assert sum(calls) == 30
+
+
+async def test_an_item_that_was_not_attempted_keeps_its_place(ol: Outlast) -> None:
+    """R038: it goes back unspent, and at once: what is due after it must not overtake it."""
+    calls = 0
+
+    @ol.task(batch=2, max_attempts=1)
+    async def store(items: list[int]) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise BatchFailed({len(items) - 1: NotAttempted()})
+
+    jobs = await ol.aenqueue(store.job(1), store.job(2))
+    async with work(ol):
+        done = [await ended(ol, job) for job in jobs]
+    assert calls > 1
+    assert [(one.state, one.attempt, one.failures) for one in done] == [("succeeded", 1, 0)] * 2
+    assert [one.run_at for one in done] == [one.run_at for one in jobs]
