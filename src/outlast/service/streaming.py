@@ -7,18 +7,17 @@ is only closed is kept until everything written has been read.
 from __future__ import annotations
 
 import asyncio
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pydantic_core import to_json
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..protocol import NDJSON, SSE, FrameFields
 from . import problems
+from .json_response import json_line
 from .problems import RequestRefused
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class ServerSentEvents(StreamFormat):
     keep_alive = b": still here\n\n"
 
     def write(self, frame: FrameFields) -> bytes:
-        return b"event: %s\ndata: %s\n\n" % (frame["type"].encode(), _line(frame))
+        return b"event: %s\ndata: %s\n\n" % (frame["type"].encode(), json_line(frame))
 
 
 class JsonLines(StreamFormat):
@@ -64,19 +63,12 @@ class JsonLines(StreamFormat):
     keep_alive = b"\n"
 
     def write(self, frame: FrameFields) -> bytes:
-        return _line(frame) + b"\n"
+        return json_line(frame) + b"\n"
 
 
 def format_for(accept: str) -> StreamFormat:
     """The format by the Accept header; JSON lines by default."""
     return ServerSentEvents() if SSE in accept.lower() else JsonLines()
-
-
-def _line(frame: FrameFields) -> bytes:
-    try:
-        return to_json(frame)
-    except ValueError:  # a row may hold text that is not UTF-8
-        return json.dumps(frame, separators=(",", ":")).encode()
 
 
 def sse_event(text: str, event: str | None = None, id: str | None = None) -> bytes:

@@ -50,10 +50,11 @@ class OfferBook:
     def claimed(self, claim: Claim) -> bool:
         """Add a claim in this server's name. False: the heartbeat thread has already released it,
         because it arrived too late."""
-        self._unaccepted.add(claim.claim_key[:2])
-        if claim.claim_key[:2] not in self._disowned:
+        attempt = claim.id, claim.fence
+        self._unaccepted.add(attempt)
+        if attempt not in self._disowned:
             return True
-        self._unaccepted.discard(claim.claim_key[:2])
+        self._unaccepted.discard(attempt)
         return False
 
     def disown(self, claim: Claim) -> bool:
@@ -75,11 +76,12 @@ class OfferBook:
         """Add offers of a stream. Without an expiry, the worker accepted them before, possibly from
         an older stream that is still open: then both count them."""
         for claim in claims:
-            offer = self._offers.setdefault(claim.claim_key, Offer(claim, stream))
+            hold = claim.claim_key
+            offer = self._offers.setdefault(hold, Offer(claim, stream))
             offer.stream, offer.expires_at = stream, expires_at
-            stream.offers[claim.claim_key] = offer
+            stream.offers[hold] = offer
             if expires_at is None:
-                self._unaccepted.discard(claim.claim_key[:2])
+                self._unaccepted.discard(hold[:2])
 
     def adopt(self, stream: WorkerStream, previous: WorkerStream) -> None:
         """What the same worker was offered by its last poll, and has not accepted yet."""

@@ -46,6 +46,8 @@ from .report_models import (
 )
 from .stream import WorkerStream
 
+DEFAULT_BREAKER = Breaker()
+
 
 class ReportFinisher:
     """Outcomes to store, and the answer for each."""
@@ -168,7 +170,9 @@ class ReportBatch:
                 await self._queue_names.admit(ended.jobs)
             ended = self._apply_breaker(claim, ended, report.breaker)
             transition = self._transition(claim, ended, report.retry)
-            self._finisher.put(transition._replace(trace=valid_traceparent(report.trace)))
+            if (trace := valid_traceparent(report.trace)) is not None:
+                transition = transition._replace(trace=trace)
+            self._finisher.put(transition)
             self._ending.append(claim)
 
     def _add_event(self, report: TaskReport, claim: Claim) -> None:
@@ -205,7 +209,7 @@ class ReportBatch:
         them."""
         if self._reach.tenant is not None:
             return ended
-        breaker = Breaker() if terms is None else Breaker(**terms.model_dump())
+        breaker = DEFAULT_BREAKER if terms is None else Breaker(**terms.model_dump())
         judged = self._dispatcher.breakers.judge_end(claim, ended, breaker)
         if self._dispatcher.breakers.pending:
             self._dispatcher.wakeup.set()

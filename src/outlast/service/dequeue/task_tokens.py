@@ -11,10 +11,12 @@ import hashlib
 import hmac
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
 from ...model.claim import Claim
+from ..json_response import json_line
 
 PURPOSE = "task tokens"
 MAX_TOKEN_LENGTH = 4_000  # characters
@@ -51,12 +53,11 @@ _DEFAULTS: dict[str, Any] = {
 
 
 _field_values = attrgetter(*_CLAIM_FIELDS)
-_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def sign(claim: Claim, key: bytes) -> str:
-    facts = _encode(_field_values(claim))
-    text = f"{_KIND}.{urlsafe_b64encode(facts.encode()).decode()}"
+    facts = json_line(_field_values(claim))
+    text = f"{_KIND}.{urlsafe_b64encode(facts).decode()}"
     return f"{text}.{_mac(text, key)}"
 
 
@@ -74,5 +75,12 @@ def read(token: str, key: bytes) -> Claim | None:
 
 
 def _mac(text: str, key: bytes) -> str:
-    mac = hmac.digest(key, text.encode(), hashlib.sha256)
-    return urlsafe_b64encode(mac).decode()
+    mac = _keyed(key).copy()
+    mac.update(text.encode())
+    return urlsafe_b64encode(mac.digest()).decode()
+
+
+@lru_cache(maxsize=16)
+def _keyed(key: bytes) -> hmac.HMAC:
+    """The state after the key, which all tokens share."""
+    return hmac.new(key, digestmod=hashlib.sha256)
