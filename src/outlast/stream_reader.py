@@ -8,10 +8,9 @@ from typing import NamedTuple
 from .live_event_reader import RunAsync
 from .model.lifecycle import State
 from .model.stream import StreamChunk, StreamCursor, StreamRow, chunks_after, started_chunk
+from .model.worker_names import is_offer
 from .ops.events import JobStatus
 from .ops.streams import StreamPage, stream_page
-
-OFFERED = "offer-"  # prefix of the owner of an offered job, which has not started
 
 
 class StreamBatch(NamedTuple):
@@ -64,4 +63,4 @@ class StreamReader:
 
 def is_started(status: JobStatus) -> bool:
     """Whether a handler runs; a job that is only offered to a remote worker has none."""
-    return status.state == State.RUNNING and not (status.worker or "").startswith(OFFERED)
+    return status.state == State.RUNNING and not is_offer(status.worker)

@@ -66,7 +66,7 @@ def test_indexes_that_are_none_are_named() -> None:
         "BatchFailed names item 10: this call had items 0 to 9"
     )
     assert "item -1" in (batch_failure_problem(BatchFailed({-1: ValueError()}), 10) or "")
-    assert "no list of 2" in (batch_failure_problem(BatchFailed({0: "a"}, results=[1]), 2) or "")
+    assert "not a list of 2" in (batch_failure_problem(BatchFailed({0: "a"}, results=[1]), 2) or "")
     with pytest.raises(TypeError, match=r"not \{'a': 'b'\}"):
         BatchFailed({"a": "b"})  # type: ignore[dict-item]
 

@@ -135,4 +135,4 @@ def test_reasons_pass_through_a_form() -> None:
         "what cannot be read is left out"
     )
     assert explain_difference(9, BulkCount.of(5, {})) == "4 no longer matched when their turn came."
-    assert explain_difference(3, BulkCount.of(5, {})) == "2 came to match since the count."
+    assert explain_difference(3, BulkCount.of(5, {})) == "2 matched only after the count."

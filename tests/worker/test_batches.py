@@ -264,7 +264,7 @@ async def test_how_each_item_ends_is_what_the_handler_said_of_it(ol: Outlast) ->
         ([1], "permanent", "returned a list of 1: a batch of 3 returns None or a list of 3"),
         (7, "permanent", "returned int: a batch of 3 returns None or a list of 3 results"),
         (BatchFailed({3: "x"}), "failed", "names item 3: this call had items 0 to 2"),
-        (BatchFailed({0: "x"}, results=[1]), "failed", "results that are no list of 3"),
+        (BatchFailed({0: "x"}, results=[1]), "failed", "results that are not a list of 3"),
     ],
 )
 async def test_what_nobody_can_tell_apart_is_an_error_that_says_so(

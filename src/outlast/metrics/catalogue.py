@@ -103,7 +103,7 @@ _ALL = (
     _gauge("snapshot_cost_seconds", _P, "Duration of the last read of the table metrics."),
     _counter("snapshot_failures", _P, "Failed reads of the table metrics."),
     _counter("log_lines_dropped", _P, "Log lines dropped because their reader was too slow."),
-    # What a worker does
+    # A worker
     _counter("claims", _W, "Jobs claimed.", "queue"),
     _counter("breaker_openings", _W,
              "Circuit breakers that this worker opened: outages of a task's dependency.",

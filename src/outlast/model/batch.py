@@ -129,5 +129,5 @@ def batch_failure_problem(failed: BatchFailed, number: int) -> str | None:
     if wrong := [index for index in failed.errors if not 0 <= index < number]:
         return f"BatchFailed names item {wrong[0]}: this call had items 0 to {number - 1}"
     if results_of(failed.results, number) is None:
-        return f"BatchFailed has results that are no list of {number}, one for each item"
+        return f"BatchFailed has results that are not a list of {number}, one for each item"
     return None

@@ -33,7 +33,7 @@ UNREACHABLE = frozenset(
 
 
 class Outage(StrEnum):
-    """How certain it is that a failure is the dependency's and not the job's."""
+    """The certainty that a failure is the dependency's and not the job's."""
 
     CERTAIN = "certain"  # the handler raised DependencyDown, or every call of a batch failed
     SUSPECTED = "suspected"  # one connection error

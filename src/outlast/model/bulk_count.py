@@ -61,7 +61,7 @@ def explain_difference(announced: int, done: BulkCount) -> str:
     if (missing := announced - done + done.more - sum(done.left.values())) > 0:
         sentences.append(f"{missing} no longer matched when their turn came.")
     elif missing < 0:
-        sentences.append(f"{-missing} came to match since the count.")
+        sentences.append(f"{-missing} matched only after the count.")
     return " ".join(sentences)
 
 

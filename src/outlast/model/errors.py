@@ -571,8 +571,8 @@ class DependencyDown(Exception):
 
 
 class NotAttempted(Exception):
-    """For an item in `BatchFailed`: it was not tried, and goes back to its queue, unspent. It keeps
-    its place there. A job that runs alone is tried again after a second."""
+    """For an item in `BatchFailed`: it was not tried, and returns to its queue, unspent. It keeps
+    its position there. A job that runs alone is tried again after a second."""
 
 
 class BatchFailed(Exception):

@@ -16,7 +16,7 @@ from .ticks import as_key
 MAX_TICKS_PER_PASS = 20  # of one schedule, with missed="all"
 MAX_COUNTED_TICKS = 60  # in one gap; a longer gap is skipped and counts as this many
 MAX_ACTIVE_JOBS = 20  # of one schedule; overlap waits for these
-NOTHING_FIRED = FiredTicks()
+NO_FIRED_TICKS = FiredTicks()
 LATE_S = 60.0  # seconds after its tick; a later job counts as late
 
 
@@ -76,7 +76,7 @@ def decide_firing(
     next_at: float,
     now: float,
     active: Sequence[Run] = (),
-    fired: FiredTicks = NOTHING_FIRED,
+    fired: FiredTicks = NO_FIRED_TICKS,
 ) -> Firing:
     """Decide about a due schedule, by its policies and its earlier runs."""
     due = _without_fired(due_ticks(spec, next_at, now), spec, fired)

@@ -175,7 +175,7 @@ def _parts(parts: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def check_flow_name(name: object) -> str:
-    """Text that both databases can hold; how it looks is for those who show it."""
+    """Validate a flow's name: text that both databases can hold. Pages escape it."""
     if not isinstance(name, str) or storable_text(name, MAX_NAME_CHARS) != name:
         reason = (
             f"must be at most {MAX_NAME_CHARS} characters of text, without U+0000 and lone"

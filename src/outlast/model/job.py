@@ -92,7 +92,7 @@ class NewJob:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is ready as soon as it is inserted, and in no flow."""
+        """Whether the job is ready as soon as it is inserted, and in no flow."""
         return (
             self.delay is None
             and self.at is None

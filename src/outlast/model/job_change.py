@@ -47,7 +47,7 @@ class JobChange:
 
     @property
     def into_lane(self) -> bool:
-        """Whether it is a move within a queue."""
+        """Whether the change is a move within a queue."""
         return self.kind == MOVE and "lane" in self.sets
 
     @property

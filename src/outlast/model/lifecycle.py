@@ -51,7 +51,7 @@ LEGAL: dict[State, frozenset[State]] = {
 
 
 class Outcome(StrEnum):
-    """How one attempt ended."""
+    """The outcome of one attempt."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"  # the handler raised

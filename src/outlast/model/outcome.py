@@ -19,7 +19,7 @@ Error = dict[str, str]
 
 
 class AttemptEnd(NamedTuple):
-    """How an attempt ended, before the job's next state is decided."""
+    """The end of an attempt, before the job's next state is decided."""
 
     outcome: Outcome
     result: str | None = None  # JSON text

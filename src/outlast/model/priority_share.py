@@ -16,9 +16,9 @@ import math
 
 # An irrational interval between these claims: the share falls on each of several lanes that take
 # turns, and not on the same one every time.
-_APART = 9 + (math.sqrt(5) - 1) / 2
+_CLAIMS_APART = 9 + (math.sqrt(5) - 1) / 2
 
 
 def takes_longest_due(claims: int) -> bool:
     """Whether the next claim of a queue, after `claims` counted ones, is for the longest due."""
-    return int((claims + 1) / _APART) > int(claims / _APART)
+    return int((claims + 1) / _CLAIMS_APART) > int(claims / _CLAIMS_APART)

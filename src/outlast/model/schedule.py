@@ -53,7 +53,7 @@ SCHEDULE_OPTIONS = tuple(ScheduleOptions.__annotations__)
 
 @dataclass(frozen=True, slots=True)
 class ScheduleSpec:
-    """When a schedule is due, and its policies; validated."""
+    """The times of a schedule, and its policies; validated."""
 
     cron: str | None = None
     every: float | None = None  # seconds; ticks are multiples since 1970 in UTC

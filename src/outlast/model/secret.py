@@ -111,5 +111,5 @@ def _spellings(value: object) -> Iterator[str]:
     for spelling in (str, repr):
         try:
             yield spelling(value).strip("'\"")
-        except Exception:  # noqa: S112 - a user's own type: what it cannot say, no error has said
+        except Exception:  # noqa: S112 - a user's own type: no error contains such text
             continue

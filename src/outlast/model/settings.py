@@ -219,7 +219,7 @@ class WorkerOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings(Settings):
-    """How long ended jobs and records are kept. Dead jobs are kept until an operator acts."""
+    """Retention of ended jobs and records. Dead jobs are kept until an operator acts."""
 
     keep_succeeded: float = setting(86400.0, "seconds a succeeded job is kept", 0.0)
     keep_cancelled: float = setting(7 * 86400.0, "seconds a cancelled job is kept", 0.0)

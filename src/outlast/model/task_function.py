@@ -1,4 +1,4 @@
-"""Which callables can be tasks. Others are refused at declaration, not at run time.
+"""Checks of callables that should be tasks: at declaration, not at run time.
 
     def, async def, lambda, bound method, functools.partial, object with __call__    yes
     generator function, sync or async; class; positional-only or *args parameters    no

@@ -58,7 +58,7 @@ def to_epoch(name: str, value: object) -> float | None:
 def check_epoch(name: str, value: float | None) -> float | None:
     """Validate a moment given as seconds since 1970."""
     if value is not None and not within_bounds(value):
-        raise InvalidOption(option=name, reason=f"must be a moment {BOUNDS}, not {value!r:.80}")
+        raise InvalidOption(option=name, reason=f"must be a time {BOUNDS}, not {value!r:.80}")
     return value
 
 
@@ -85,4 +85,4 @@ def to_datetime(since: float | None) -> datetime | None:
 
 
 def _out_of_bounds(name: str, value: datetime) -> InvalidOption:
-    return InvalidOption(option=name, reason=f"must be a moment {BOUNDS}, not {value.isoformat()}")
+    return InvalidOption(option=name, reason=f"must be a time {BOUNDS}, not {value.isoformat()}")

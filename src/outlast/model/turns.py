@@ -29,7 +29,7 @@ def lanes_considered(limit: int) -> int:
 
 
 class LaneCursor(NamedTuple):
-    """Where a worker's turns continue."""
+    """The position from which a worker's turns continue."""
 
     lane: str = ""
     left: int = 0  # jobs left in the lane's turn; 0: the next lane is first

@@ -5,9 +5,9 @@
     using(key="inbox-7", unique="10m")        one in ten minutes, counted from the last one made
     using(key="doc-7", debounce=5, max_wait=60)   one, five seconds after the last call
 
-Each key has one row that names its holder, the last job made under it. Whether the holder still
-stands in the way is read from the holder's own row when the next call arrives, never stored: a job
-that is released, retried or reclaimed needs no permission to go back to its queue.
+Each key has one row that names its holder, the last job inserted under it. The holder's own row
+shows whether it still blocks others; it is read when the next call arrives, and not stored: a job
+that is released, retried or reclaimed needs no permission to return to its queue.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class WaitKind(StrEnum):
 
 
 class WaitOutcome(StrEnum):
-    """What ended a wait. (A sleep ends by the clock alone.)"""
+    """The event that ended a wait. (A sleep ends by the clock alone.)"""
 
     SIGNAL = "signal"
     TIMED_OUT = "timed-out"

@@ -92,7 +92,8 @@ def new_schedule_row(definition: ScheduleDefinition, now: float, *, code: bool) 
 def _announced_row(
     stored: StoredSchedule, definition: ScheduleDefinition, now: float
 ) -> dict[str, Any]:
-    """A schedule made at run time stays as it is until it is reset to the code's declaration."""
+    """The row of an announced schedule. One created at run time stays until it is reset to the
+    code's declaration."""
     changes = stored.read_changes()
     if stored.code is None:
         changes = {"spec": stored.read_spec().as_json(), "job": stored.read_job()}

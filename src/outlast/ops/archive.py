@@ -123,7 +123,7 @@ def count(queue: str | None = None, task: str | None = None, tenant: str | None 
 
 
 def archivable(after: float, keep: float, start: ArchiveCursor, limit: int) -> Op[ArchivePage]:
-    """A page of jobs that ended at least `after` seconds ago and are kept for `keep`."""
+    """A page of jobs that ended at least `after` seconds ago; `keep` is the default retention."""
     given = {"after": after, "keep": keep, "limit": limit}
     rows: Rows = yield Statement(
         "ended_for_archive", {**given, "since": start.ended_at, "id": start.id}

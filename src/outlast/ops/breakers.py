@@ -13,7 +13,7 @@ from .lanes import LaneClaim, LaneTurn, claim_locked
 from .operation import BEGIN, Op, Pipeline, Rows, Statement
 
 PROBE_SCAN_ROWS = 10_000  # ready jobs among which a probe is chosen
-SOON_S = 300.0  # seconds: a scheduled job that is due by then can still be a probe
+PROBE_SOON_S = 300.0  # seconds: a scheduled job that is due by then can still be a probe
 MAX_CLOSINGS = 100  # the latest closings that are searched for a breaker's
 
 
@@ -55,7 +55,7 @@ def close_without_jobs(opened: OpenBreaker, by: str) -> Op[list[tuple[str, float
     """Close a breaker whose probe is due, if the task has no job to probe with."""
     yield BEGIN
     queue, task = opened.circuit
-    given = {"queue": queue, "task": task, "opening": opened.opening, "soon": SOON_S}
+    given = {"queue": queue, "task": task, "opening": opened.opening, "soon": PROBE_SOON_S}
     rows: Rows = yield Statement("close_breaker_without_jobs", given)
     return (yield from _closed(rows, queue, by, CloseReason.NO_JOB))
 

@@ -35,7 +35,7 @@ from .unique_keys import keys_to_revive
 
 _CHANGES = {RESCHEDULE: "reschedule_jobs", PRIORITIZE: "prioritize_jobs", MOVE: "move_jobs"}
 
-_OF_QUEUED = (KEY_TAKEN, NO_LANES)  # reasons why a job that has not ended is left alone
+_QUEUED_REASONS = (KEY_TAKEN, NO_LANES)  # reasons why a job that has not ended is left alone
 
 
 def matching(which: Filter, before: str | None, limit: int) -> Op[list[str]]:
@@ -101,7 +101,7 @@ def _why_left(ids: set[str], state: str, older: float, blocked: str) -> Op[Count
     asked = Statement("states_by_age", given)
     rows = yield from archive.find(asked, "past_states_by_age", ids, older=older)
     reasons = Counter(
-        found if found != state else blocked if old or blocked in _OF_QUEUED else TOO_RECENT
+        found if found != state else blocked if old or blocked in _QUEUED_REASONS else TOO_RECENT
         for _, found, old in rows
     )
     return reasons + Counter({REMOVED: len(ids) - len(rows)})

@@ -2,7 +2,7 @@
 transaction.
 
     ended ─┬─▶ hooks       jobs to be enqueued at this end
-           ├─▶ group       after enough failures, the rest of it is to be cancelled
+           ├─▶ group       after enough failures, the rest of it is cancelled
            ├─▶ waiters     jobs whose handlers wait for this one are started
            └─▶ dependents  counted down; the last prerequisite starts them. A dependent that needed
                            a success ends, and its own end passes here in turn

@@ -32,7 +32,7 @@ from .operation import (
 )
 
 MIN_JOBS = 20  # fewer are faster in one statement, in one round trip
-JOBS_AT_ONCE = 250
+JOBS_PER_PART = 250
 
 Lanes = dict[str, str]  # of limited queues: the rule that chooses a job's lane
 
@@ -90,8 +90,8 @@ def _rows(
 ) -> Iterator[AlikeRows]:
     """Rows, part by part. If the caller wants the jobs, they are appended to `made` while the
     server works on the previous part."""
-    for start in range(0, len(jobs), JOBS_AT_ONCE):
-        part = jobs[start : start + JOBS_AT_ONCE]
+    for start in range(0, len(jobs), JOBS_PER_PART):
+        part = jobs[start : start + JOBS_PER_PART]
         for _, group in groupby(part, _alike):
             run = list(group)
             job, lane = run[0], _lane(run[0], rules)

@@ -25,8 +25,8 @@ from . import archive
 from .operation import Op, Pipeline, Rows, Statement
 
 MAX_POSITIONS_PER_BATCH = 1000  # assigned in one transaction
-OF_BREAKERS = ("breaker-opened", "breaker-closed")
-OF_FLOWS = ("cancel-flow", "retry-flow")
+BREAKER_KINDS = ("breaker-opened", "breaker-closed")
+FLOW_KINDS = ("cancel-flow", "retry-flow")
 
 
 class StoredEvent(NamedTuple):
@@ -111,11 +111,11 @@ def page(after: int, tenant: str | None, limit: int) -> Op[EventPage]:
 
 def _with_names(event: StoredEvent) -> StoredEvent:
     """The event of a breaker or a flow belongs to no job: what it is about is in its data."""
-    if event.kind not in OF_BREAKERS and event.kind not in OF_FLOWS:
+    if event.kind not in BREAKER_KINDS and event.kind not in FLOW_KINDS:
         return event
     data = lenient_json(event.data)
     names = data if isinstance(data, dict) else {}
-    if event.kind in OF_FLOWS:
+    if event.kind in FLOW_KINDS:
         return event._replace(flow=names.get("flow"))
     return event._replace(queue=names.get("queue"), task=names.get("task"))
 

@@ -2,7 +2,7 @@
 
 A row advances only if it is unchanged since it was read (name, next tick, version, not paused). The
 job's key, made of name and tick, prevents a second job even if a tick fires twice. Only the
-database's clock is used; if it goes back, `next_at` does not.
+database's clock is used; if it steps back, `next_at` does not.
 """
 
 from __future__ import annotations

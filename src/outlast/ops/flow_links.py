@@ -119,7 +119,7 @@ def _link_existing(
         return {}
     yield Statement("mark_has_dependents", {"ids": wanted})
     if inside is not None:
-        # Locked now, as far as they are still here: one may have been archived meanwhile.
+        # Locks those that are still here: one may have been archived meanwhile.
         rows = yield Statement(statement, {"ids": wanted})
         if len(rows) < len(states):
             yield Statement("mark_unlinked", {"ids": json.dumps([job.id for job in jobs])})
@@ -129,7 +129,7 @@ def _link_existing(
 
 
 def _archived(missing: Collection[str], inside: Collection[str] | None) -> Op[set[str]]:
-    """Those of the prerequisites that are in the archive, or have just been moved back. A
+    """The prerequisites that are in the archive, or have just been moved back. A
     transaction of our own moves them back: a job that others wait for is not archived."""
     if not missing:
         return set()

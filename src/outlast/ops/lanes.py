@@ -37,12 +37,12 @@ from .operation import BEGIN, CommitPipeline, Op, Pipeline, Row, Rows, Statement
 
 ADOPTED_ROWS = 1000  # ready jobs searched for those without a lane
 DEEP_ADOPTED_ROWS = 100_000  # the same for an occasional deep search: other jobs may be in front
-FREED_PLACE = 10_000  # in lock_lanes: the first lane out of turn
+FREED_POSITION = 10_000  # in lock_lanes: the first lane out of turn
 
 
 @dataclass(frozen=True, slots=True)
 class LaneTurn:
-    """Where a claim of a limited queue continues."""
+    """The position from which a claim of a limited queue continues."""
 
     cursor: LaneCursor = FIRST_LANE
     freed: tuple[str, ...] = ()  # lanes in which this worker just freed a slot
@@ -170,9 +170,9 @@ def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True
     lanes, facts = _read_lanes(answers[-1])
     if facts is None:
         return TurnClaims(adopted=adopted)
-    visited = [lane for lane, position, _ in lanes if position < FREED_PLACE]
-    ours = [lane for lane, position, got in lanes if got and position < FREED_PLACE]
-    freed = [lane for lane, position, got in lanes if got and position >= FREED_PLACE]
+    visited = [lane for lane, position, _ in lanes if position < FREED_POSITION]
+    ours = [lane for lane, position, got in lanes if got and position < FREED_POSITION]
+    freed = [lane for lane, position, got in lanes if got and position >= FREED_POSITION]
     cursor, more = asked.turn.cursor, len(visited) >= lanes_considered(asked.limit)
     busy = len(ours) + len(freed) < len(lanes)
     if not ours and not freed:
@@ -316,9 +316,7 @@ def set_lane_paused(queue: str, lane: str, paused: bool, by: str) -> Op[None]:
     """Pause or resume one lane, or (queue "") a tenant's lanes in all queues."""
     yield BEGIN
     if queue and queue not in (yield from limited_queues()):
-        reason = (
-            f"is no way to pause a part of {queue}: {queue} has no lanes, so pause it as a whole"
-        )
+        reason = f"cannot pause a part of {queue}: {queue} has no lanes, so pause it as a whole"
         raise InvalidOption(option="lane", reason=reason)
     changed: list[Row] = yield Statement(
         "pause_lane" if paused else "resume_lane", {"queue": queue, "lane": lane}

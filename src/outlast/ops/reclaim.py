@@ -93,7 +93,7 @@ class LossSigns:
 
 
 class Refusal(NamedTuple):
-    """An outcome that arrived after its claim was lost to another owner."""
+    """An outcome refused because its claim was lost."""
 
     job: str
     fence: int
@@ -102,7 +102,7 @@ class Refusal(NamedTuple):
 
 
 def record_refusals(refused: Sequence[Refusal]) -> Op[None]:
-    """Record the outcomes that zombies were refused. They are no events of a job: it did not
+    """Record the outcomes that zombies were refused. They are not events of a job: it did not
     change."""
     yield from record_actions("write-refused", [one._asdict() for one in refused])
 

@@ -267,7 +267,7 @@ def neighbours_in_access(
 
 
 def _floor(statement: str, before: str, window: int, archived: bool) -> Op[str | None]:
-    """Where the window ends. With `archived`, both tables have one, and the narrower counts."""
+    """The end of the window. With `archived`, both tables have one, and the narrower counts."""
     given = {"before": before, "window": window}
     rows: Rows = yield Statement(statement, given)
     past: Rows = (yield Statement("floor_of_past", given)) if archived else []

@@ -137,7 +137,7 @@ def _take(jobs: Sequence[NewJob], holders: Mapping[str, str]) -> Op[set[str]]:
 
 
 def unique_mode(job: str) -> Op[str | None]:
-    """How the key of a job is unique; None: as long as its row is kept."""
+    """The unique mode of a job's key; None: unique as long as its row is kept."""
     rows: Rows = yield Statement("unique_mode", {"id": job})
     return rows[0][0] if rows else None
 

@@ -30,7 +30,7 @@ class WaitRecord:
     since: datetime
     until: datetime | None  # the end of a sleep, or when it times out
     ended_at: datetime | None
-    outcome: str | None  # signal, timed-out or ended; None: it goes on, or is a sleep
+    outcome: str | None  # signal, timed-out or ended; None: it continues, or is a sleep
     source: str | None  # the name of the signal, or the final state of the job
 
     def as_json(self) -> dict[str, object]:

@@ -19,9 +19,9 @@ MAX_ROWS_PER_CLASS = 1000  # rows examined in each class
 # Workers reclaim about twice a second and run duties every few seconds; later means never.
 LATE_LEASE_S, LATE_TIMER_S, LATE_DEADLINE_S = 3.0, 10.0, 30.0
 
-_LOGS = "See the logs of the workers: each of them should do it within a second."
-_START = "Start a worker: it reclaims them within a second."
-_BY_HAND = "The tables were changed manually. A worker's audit repairs this within a minute."
+_CHECK_LOGS = "See the logs of the workers: each of them should do it within a second."
+_START_WORKER = "Start a worker: it reclaims them within a second."
+_MANUAL_CHANGE = "The tables were changed manually. A worker's audit repairs this within a minute."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class OrphanCheck:
     noun: str
     sentence: str  # with {jobs}, {longest}
     advice: str  # while workers are alive
-    advice_without_workers: str = _START
+    advice_without_workers: str = _START_WORKER
     late: float | None = None
     problem: bool = True
 
@@ -45,16 +45,16 @@ class OrphanCheck:
 ORPHAN_CHECKS = (
     OrphanCheck("owner-dead", "find_owner_dead", "running job",
             "{jobs} lost the owner up to {longest} ago, and no worker has reclaimed them.",
-            _LOGS, late=LATE_LEASE_S),
+            _CHECK_LOGS, late=LATE_LEASE_S),
     OrphanCheck("forgotten", "find_forgotten", "running job",
             "{jobs} had a worker that is alive and no longer renews them, for up to"
-            " {longest}.", _LOGS, late=LATE_LEASE_S),
+            " {longest}.", _CHECK_LOGS, late=LATE_LEASE_S),
     OrphanCheck("owner-dead", "find_endless", "running job",
             "{jobs} of unknown workers have leases that end too far in the future (in"
-            " {longest}).", _BY_HAND, "Start a worker: its audit reclaims them."),
+            " {longest}).", _MANUAL_CHANGE, "Start a worker: its audit reclaims them."),
     OrphanCheck("uncancelled", "find_uncancelled", "running job",
             "{jobs} should have been cancelled, and lost the owner up to {longest} ago.",
-            _LOGS, late=LATE_LEASE_S),
+            _CHECK_LOGS, late=LATE_LEASE_S),
     OrphanCheck("owner-hung", "find_owner_hung", "running job",
             "{jobs} exceeded the timeout by up to {longest}.",
             "Find out why the duty 'deadline' fails, and why the handler blocks.",
@@ -73,13 +73,13 @@ ORPHAN_CHECKS = (
             "Start a worker: its audit starts these jobs.", LATE_TIMER_S),
     OrphanCheck("invisible", "find_ownerless", "running job",
             "{jobs} have no owner or no lease, for up to {longest}.",
-            _BY_HAND, "Start a worker: its audit releases them."),
+            _MANUAL_CHANGE, "Start a worker: its audit releases them."),
     OrphanCheck("invisible", "find_invisible", "queued job",
             "{jobs} have an owner or a lease, which only running jobs may have.",
-            _BY_HAND, "Start a worker: its audit repairs them."),
+            _MANUAL_CHANGE, "Start a worker: its audit repairs them."),
     OrphanCheck("half-cancelled", "find_half_cancelled", "flow",
             "{jobs} were cancelled up to {longest} ago, and some of their jobs were not.",
-            _LOGS, "Start a worker: it cancels the rest.", LATE_LEASE_S),
+            _CHECK_LOGS, "Start a worker: it cancels the rest.", LATE_LEASE_S),
     OrphanCheck("poison", "find_poison", "job",
             "{jobs} ended dead after crashing their maximum number of workers.",
             "outlast dead shows them; outlast job ID shows which workers died, when and how.",
@@ -97,7 +97,7 @@ _WAITING = {
     MISCOUNTED: "{jobs} wait for a number of jobs that differs from their prerequisites.",
 }
 WAIT_CHECKS = {
-    name: OrphanCheck(name, "waiting_after", "waiting job", sentence, _BY_HAND,
+    name: OrphanCheck(name, "waiting_after", "waiting job", sentence, _MANUAL_CHANGE,
                   "Start a worker: its audit repairs them.")
     for name, sentence in _WAITING.items()
 }  # fmt: skip

@@ -60,7 +60,7 @@ def _of_a_driver(error: Exception) -> BaseException | None:
 
 
 def _is_error(error: BaseException) -> bool:
-    """Whether it is an error of the database, not of a wrong call of the driver."""
+    """Whether an error is the database's, not that of a wrong call of the driver."""
     return bool(_names(error) & (MISUSE_ERRORS | {"Error", "PostgresError", "DBAPIError"}))
 
 

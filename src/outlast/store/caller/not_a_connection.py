@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _ACQUIRE = "`async with pool.acquire() as conn, conn.transaction():`"
-_INSTEAD = {
+_ADVICE = {
     ("asyncpg", "Pool"): f"a pool is not a transaction: pass one of its connections ({_ACQUIRE})",
     ("asyncpg", "PoolAcquireContext"): "this is pool.acquire() before it has lent a connection:"
     f" pass the connection ({_ACQUIRE})",
@@ -29,6 +29,6 @@ def suggestion_for(thing: object) -> str | None:
     """The advice for this object; None if it may be a connection."""
     for cls in type(thing).__mro__:
         family = cls.__module__.partition(".")[0]
-        if (advice := _INSTEAD.get((family, cls.__name__))) is not None:
+        if (advice := _ADVICE.get((family, cls.__name__))) is not None:
             return advice
     return None

@@ -26,7 +26,7 @@ CREATE TABLE ol.job (
     timeout double precision CHECK (timeout > 0),
     retry json,
     key text,
-    -- How its key is unique, and until when; none: as long as this row is kept.
+    -- The unique mode of its key, and its end; null: unique as long as this row is kept.
     unique_mode text CHECK (unique_mode IN ('waiting', 'active', 'period', 'debounce')),
     expires_at timestamptz,
     result json,
@@ -341,11 +341,11 @@ CREATE TABLE ol.queue (
     declared json,
     overrides json,
     running integer CHECK (running >= 0),
-    lane_by text CHECK (lane_by = 'tenant'), -- lane of a job that names none; none: 'default'
+    lane_by text CHECK (lane_by = 'tenant'), -- lane of a job that names none; null: 'default'
     lane_running integer CHECK (lane_running >= 0),
     rate double precision CHECK (rate > 0), -- starts per second
     lane_rate double precision CHECK (lane_rate > 0),
-    burst double precision CHECK (burst >= 1), -- tokens that a full bucket holds; none: one second's
+    burst double precision CHECK (burst >= 1), -- tokens that a full bucket holds; null: one second's
     weights json,
     ordered boolean NOT NULL DEFAULT false,
     lane_batch integer CHECK (lane_batch > 0), -- jobs of an ordered lane, claimed together; null: one
@@ -403,9 +403,9 @@ CREATE TABLE ol.lane (
     queue text NOT NULL,
     lane text NOT NULL,
     paused boolean NOT NULL DEFAULT false,
-    tokens double precision, -- at `filled_at`; none: full
+    tokens double precision, -- at `filled_at`; null: full
     filled_at timestamptz,
-    closed_for double precision, -- seconds until `filled_at`; none: open
+    closed_for double precision, -- seconds until `filled_at`; null: open
     PRIMARY KEY (queue, lane)
 ) WITH (fillfactor = 50);
 

@@ -26,7 +26,7 @@ CREATE TABLE ol.job (
     timeout REAL CHECK (timeout > 0),
     retry TEXT,
     key TEXT,
-    -- How its key is unique, and until when; none: as long as this row is kept.
+    -- The unique mode of its key, and its end; null: unique as long as this row is kept.
     unique_mode TEXT CHECK (unique_mode IN ('waiting', 'active', 'period', 'debounce')),
     expires_at REAL,
     result TEXT,
@@ -315,11 +315,11 @@ CREATE TABLE ol.queue (
     declared TEXT,
     overrides TEXT,
     running INTEGER CHECK (running >= 0),
-    lane_by TEXT CHECK (lane_by = 'tenant'), -- lane of a job that names none; none: 'default'
+    lane_by TEXT CHECK (lane_by = 'tenant'), -- lane of a job that names none; null: 'default'
     lane_running INTEGER CHECK (lane_running >= 0),
     rate REAL CHECK (rate > 0), -- starts per second
     lane_rate REAL CHECK (lane_rate > 0),
-    burst REAL CHECK (burst >= 1), -- tokens that a full bucket holds; none: one second's
+    burst REAL CHECK (burst >= 1), -- tokens that a full bucket holds; null: one second's
     weights TEXT,
     ordered INTEGER NOT NULL DEFAULT 0,
     lane_batch INTEGER CHECK (lane_batch > 0), -- jobs of an ordered lane, claimed together; null: one
@@ -377,9 +377,9 @@ CREATE TABLE ol.lane (
     queue TEXT NOT NULL,
     lane TEXT NOT NULL,
     paused INTEGER NOT NULL DEFAULT 0,
-    tokens REAL, -- at `filled_at`; none: full
+    tokens REAL, -- at `filled_at`; null: full
     filled_at REAL,
-    closed_for REAL, -- seconds until `filled_at`; none: open
+    closed_for REAL, -- seconds until `filled_at`; null: open
     PRIMARY KEY (queue, lane)
 ) WITHOUT ROWID;
 

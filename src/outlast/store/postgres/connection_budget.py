@@ -35,7 +35,7 @@ HANDOVER_S = 0.1  # time in which waiters that need no new connection go first
 
 # After a fork: the parent's connections, neither used nor closed here. Closing one would end the
 # parent's session.
-_OF_THE_PARENT: list[Any] = []
+_INHERITED: list[Any] = []
 
 
 class PoolMember:
@@ -164,7 +164,7 @@ class ConnectionBudget:
     def _dequeue(self, waiter: BudgetWaiter) -> None:
         """Remove a waiter that gave up; its grant goes to the next."""
         if self.inherited:
-            _OF_THE_PARENT.append(waiter)
+            _INHERITED.append(waiter)
             return
         self._returns.append(partial(self._leave, waiter))
         self._apply_pending()
@@ -172,7 +172,7 @@ class ConnectionBudget:
     def release(self, grant: Grant, link: object) -> None:
         """Return a place, with its connection if that is reusable."""
         if self.inherited:
-            _OF_THE_PARENT.append(link)
+            _INHERITED.append(link)
             return
         self._returns.append(partial(self._release, grant, link))
         self._apply_pending()
@@ -180,7 +180,7 @@ class ConnectionBudget:
     def empty(self, lender: PoolMember) -> list[Any]:
         """Remove a pool's idle connections, which the caller closes."""
         if self.inherited:
-            _OF_THE_PARENT.extend(lender.idle)
+            _INHERITED.extend(lender.idle)
             lender.idle, lender.connections = [], 0
             return []
         with self._locked():
@@ -193,7 +193,7 @@ class ConnectionBudget:
     def collected(self, lender: PoolMember) -> None:
         """Close a pool during garbage collection, possibly while this thread holds the lock."""
         if self.inherited:
-            _OF_THE_PARENT.extend((*lender.idle, *lender.in_use))
+            _INHERITED.extend((*lender.idle, *lender.in_use))
         else:
             places, lender.connections = lender.connections, 0
             self._collected.append(places)
@@ -202,7 +202,7 @@ class ConnectionBudget:
     def forget_inherited(self) -> None:
         """In a forked child: keep the parent's connections from being closed here."""
         for lender in list(self._members):
-            _OF_THE_PARENT.extend((*lender.idle, *lender.in_use))
+            _INHERITED.extend((*lender.idle, *lender.in_use))
             lender.idle, lender.connections = [], 0
 
     @contextmanager

@@ -86,7 +86,7 @@ ol.offered_still FOR UPDATE
 ol.offered_still
 
 -- name: stored_events
--- Which of these events are stored, by the numbers that they had under their claims; events of another
+-- The events that are stored, by the numbers that they had under their claims; events of another
 -- owner of the same fence do not count.
 SELECT CAST(e.job AS text), e.fence, t.worker, e.n
 FROM ol.rows(job uuid, fence bigint, worker text, offered_by text, n bigint)

@@ -53,7 +53,7 @@ WHERE s.job IN (
 RETURNING CAST(job AS text)
 
 -- name: stored_streams
--- Which of some rows of output are stored, or belong to claims that still hold.
+-- The rows of output that are stored, or belong to claims that still hold.
 SELECT CAST(t.job AS text), t.fence, t.worker, t.n
 FROM ol.rows(job uuid, fence bigint, worker text, offered_by text, n bigint)
 JOIN ol.job AS j ON j.id = t.job

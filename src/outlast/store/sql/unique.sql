@@ -110,5 +110,5 @@ WHERE ol.in_ids(u.job, :ids)
 RETURNING CAST(job AS text)
 
 -- name: unique_mode
--- How the key of a job is unique.
+-- The unique mode of a job's key.
 SELECT unique_mode FROM ol.job WHERE id = ol.id(:id)
