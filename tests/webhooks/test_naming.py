@@ -104,7 +104,7 @@ async def test_a_worker_far_from_the_database_delivers_too(
 
 
 def test_the_command_line_names_them_too(
-    processes: Processes, ol: Outlast, receiver: Receiver
+    processes: Processes, ol: Outlast, receiver: Receiver, tmp_path: Path
 ) -> None:
     """And says what to do where none is known."""
     env = {
@@ -114,11 +114,17 @@ def test_the_command_line_names_them_too(
         "BILLING_SECRET": new_secret(),
     }
     app = ["--app", "tests.webhooks.app:ol"]
+    without = "from outlast import Outlast\nol = Outlast()\n@ol.task\ndef give_up(): ..."
+    (tmp_path / "plain.py").write_text(without)
     for words, told in (
         (["--tell", "billing"], "The option tell needs --app"),
         (
             [*app, "--tell", "http://x"],
             "The option tell names no webhook of the app: 'http://x'",
+        ),
+        (
+            ["--app", "plain:ol", "--tell", "billing"],
+            "The option tell names no webhook of the app: 'billing'",
         ),
     ):
         refused = processes.python("outlast", "enqueue", "give_up", *words, env=env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -85,7 +86,7 @@ class Commands(SpellingGroup):
         **extra: Any,
     ) -> click.Context:
         json = wants_json(args)
-        with errors_as_json(json):
+        with errors_as_json(json), errors_as_messages():
             ctx = super().make_context(info_name, args, parent, **extra)
         ctx.meta[JSON_WANTED] = json
         return ctx
@@ -134,8 +135,20 @@ def commands() -> dict[str, click.Command]:
 
 def main() -> None:
     """The entry point of `outlast` and of `python -m outlast`."""
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # Output of jobs may hold characters that the terminal's encoding lacks.
         with suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     outlast(prog_name="outlast")
+
+
+def open_closed_streams() -> None:
+    """Standard streams that the caller closed lead nowhere: a file or connection that took one of
+    their descriptors would get what is printed."""
+    while (free := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(free, True)
+    os.close(free)
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115

@@ -111,7 +111,7 @@ def enqueue(
             ol = stack.enter_context(open_client(url, schema))
             with as_usage_errors():
                 definition = _untyped_definition(task, ol.tenant_required)
-        webhooks = _webhooks(ol, tell) or None
+        webhooks = _webhooks(ol, tell, app) or None
         with as_usage_errors():
             options = Options(**given, tell=webhooks)
             unique_fields(options)  # rejects a mode without a key
@@ -123,11 +123,11 @@ def enqueue(
         click.echo(job.id)
 
 
-def _webhooks(ol: Outlast, names: tuple[str, ...]) -> list[Webhook]:
+def _webhooks(ol: Outlast, names: tuple[str, ...], app: str | None) -> list[Webhook]:
     """The app's webhooks by name; the app defines their URLs and signing secrets."""
     for name in names:
         if name not in ol.webhooks:
-            reason = f"names no webhook of the app: {name!r}" if ol.webhooks else "needs --app"
+            reason = f"names no webhook of the app: {name!r}" if app else "needs --app"
             raise InvalidOption(option="tell", reason=reason)
     return [ol.webhooks[name] for name in names]
 

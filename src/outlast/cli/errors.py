@@ -3,7 +3,10 @@ JSON where the command prints JSON."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
@@ -12,6 +15,8 @@ import click
 
 from ..model.errors import InvalidOption, OutlastError, StoreUnavailable
 
+# Of standard output: whatever else is written names its file, or has an error of its own.
+OUTPUT_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 REACH_HINT = "Check that it runs, and that --url or OUTLAST_URL leads there."
 
 
@@ -92,6 +97,11 @@ def errors_as_messages() -> Iterator[None]:
         yield
     except OutlastError as error:
         raise CommandFailed(advice(error)) from error
+    except OSError as error:
+        if error.errno not in OUTPUT_ERRORS or error.filename is not None:
+            raise
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  # its buffer would fail again
+        raise CommandFailed(f"The output cannot be written: {error.strerror}.") from error
 
 
 def advice(error: BaseException) -> str:
