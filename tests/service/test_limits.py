@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,6 +54,15 @@ def test_what_is_too_large_is_refused(ol: Outlast) -> None:
         body = {"task": "t"}
         assert served.post("/api/v1/jobs", json=body, headers=key).status_code == 422
         assert sum(ol.counts().values()) == 0
+
+
+def test_a_body_that_is_announced_as_too_large_is_not_waited_for(ol: Outlast) -> None:
+    head = "POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with serving(ol) as served:
+        address = httpx.URL(served.url)
+        with socket.create_connection((address.host, address.port), timeout=5.0) as client:
+            client.sendall(f"{head}Content-Length: 99999999999\r\n\r\n{{".encode())
+            assert client.recv(100).startswith(b"HTTP/1.1 413 ")
 
 
 def post(served: Served, path: str, body: Any) -> int:

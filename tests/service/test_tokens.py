@@ -45,6 +45,7 @@ def test_from_the_first_token_on_every_call_needs_one(served: Served) -> None:
     eventually(lambda: served.get("/api/v1/whoami", secret).status_code == 401, timeout=SOON)
     refused = served.get("/api/v1/whoami")
     assert refused.status_code == 401, "revoking the last one opens nothing"
+    assert refused.json()["detail"].endswith("in the header Authorization, after the word Bearer")
     assert refused.headers["www-authenticate"].startswith("Bearer")
     with serving(served.ol) as another:
         assert another.get("/api/v1/whoami").status_code == 401, "nor on an instance that is new"

@@ -80,13 +80,17 @@ async def read_body(
 ) -> bytes:
     """The whole body, but never more than allowed, whatever its declared length. `count` is called
     with the bytes of each part, and may refuse it."""
+    too_large = PayloadTooLarge(f"the body is larger than {max_bytes:,} bytes")
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced[:20]) > max_bytes:
+        raise too_large  # before it comes
     parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             async for part in request.stream():
                 size += len(part)
                 if size > max_bytes:
-                    raise PayloadTooLarge(f"the body is larger than {max_bytes:,} bytes")
+                    raise too_large
                 count(len(part))
                 parts.append(part)
     except (ClientDisconnect, TimeoutError):

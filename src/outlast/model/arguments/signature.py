@@ -39,7 +39,7 @@ def read_signature(
     stored = [p for p in parameters if p.name != context and p.kind is not p.VAR_KEYWORD]
     more = [p.name for p in parameters if p.kind is p.VAR_KEYWORD]
     if more and is_secret(hints[more[0]]):
-        refuse(task, f"**{more[0]}", "cannot be secret: name the parameters that are")
+        refuse(task, f"**{more[0]}", "cannot be secret as a whole: name each secret parameter")
     return Signature(
         hints={p.name: hints[p.name] for p in stored},
         positional=tuple(p.name for p in stored if p.kind is p.POSITIONAL_OR_KEYWORD),
