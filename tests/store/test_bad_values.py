@@ -157,6 +157,21 @@ def test_a_loop_of_links_cannot_be_reached(tmp_path: Path) -> None:
         ol.migrate()
 
 
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    """When writing and when reading."""
+    named = f"unable to open database file: {tmp_path}"
+    with Outlast(f"sqlite:///{tmp_path}") as ol:
+        for verb in (ol.migrate, ol.counts):
+            with pytest.raises(StoreUnavailable, match=named):
+                verb()
+
+
+@pytest.mark.parametrize("schema", ["information_schema", "pg_jobs", "pg_catalog"])
+def test_the_schemas_of_postgres_are_not_ours(schema: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"schema '{schema}' is PostgreSQL's own"):
+        Outlast("postgresql://127.0.0.1/app", schema=schema)
+
+
 class OwnSink:
     def __init__(self, limits: Any) -> None:
         self.limits = limits

@@ -48,6 +48,8 @@ def parse(url: str | None = None, schema: str | None = None) -> Address:
     scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
     if scheme in {"postgresql", "postgres"}:
+        if schema.startswith("pg_") or schema == "information_schema":
+            raise InvalidSetting(field="schema", reason=f"{schema!r} is PostgreSQL's own")
         return Address(POSTGRES, _readable(scheme + colon + rest), schema)
     if scheme == "sqlite":
         return Address(SQLITE, url, schema, _path(url))

@@ -104,7 +104,9 @@ class Principals:
             return await self._by_session(request)
         if is_local(request) and not await self.guarded():
             return LOCAL_CALLER
-        raise Unauthorised("a token is required: send it in the header Authorization, after the word Bearer")
+        raise Unauthorised(
+            "a token is required: send it in the header Authorization, after the word Bearer"
+        )
 
     async def login(self, request: Request, secret: str) -> Principal:
         """The caller whose token starts a session."""

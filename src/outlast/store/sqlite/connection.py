@@ -49,7 +49,8 @@ def connect(
         raise Unsupported(
             reason=f"SQLite {sqlite3.sqlite_version} is too old: Outlast needs 3.35 or newer"
         )
-    return open_checked(path, lambda: _connect(path, settings, kind))
+    with _naming(path):
+        return open_checked(path, lambda: _connect(path, settings, kind))
 
 
 def _connect(path: Path, settings: StoreSettings, kind: type[FileConnection]) -> FileConnection:
@@ -81,9 +82,23 @@ def has_table(path: Path, name: str) -> bool:
         return False
     # Not read-only: that would leave the files of a write-ahead log behind.
     address = f"{path.absolute().as_uri()}?mode=rw"
-    with closing(sqlite3.connect(address, uri=True, timeout=TABLE_CHECK_TIMEOUT_S)) as connection:
-        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    with (
+        _naming(path),
+        closing(sqlite3.connect(address, uri=True, timeout=TABLE_CHECK_TIMEOUT_S)) as connection,
+    ):
         return connection.execute(query, (name,)).fetchone() is not None
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """SQLite's error does not name the file that it cannot open."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if _code(error) == sqlite3.SQLITE_CANTOPEN:
+            raise StoreUnavailable(reason=f"{error}: {path}") from error
+        raise
 
 
 def _write_ahead(connection: sqlite3.Connection, timeout_s: float) -> str:
