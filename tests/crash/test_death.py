@@ -135,6 +135,22 @@ def test_a_poison_job_ends_dead_and_its_neighbours_succeed(app: App, processes: 
     assert supervisor.wait(PATIENCE) == 0
 
 
+def test_a_suspect_does_not_die_of_another_poison_job(
+    app: App, processes: Processes, database: Database
+) -> None:
+    """R050: it has lost two workers already, and would share its process with a job that kills
+    it."""
+    suspect = app.nap.enqueue(0.5)
+    app.ol.migrate()
+    sql(database, "UPDATE {job} SET crashes = 2")
+    poison = app.poison.using(max_crashes=1).enqueue()
+    victim = app.start_worker(processes, **LONG)
+    eventually(lambda: victim.ended, PATIENCE)
+    app.start_worker(processes, **LONG)
+    eventually(lambda: app.ol.job(poison.id).final, PATIENCE)
+    assert [app.ol.job(job.id).state for job in (suspect, poison)] == ["succeeded", "dead"]
+
+
 def test_without_any_duty_and_any_lock_a_lost_job_still_starts_again(
     app: App, processes: Processes, database: Database
 ) -> None:

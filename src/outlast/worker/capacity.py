@@ -38,11 +38,12 @@ class Capacity:
         self._finisher = finisher
         self._beside = beside
         self._chars = 0.0  # of the arguments of a job, in the last claim
+        self._reclaimed = False  # whether workers were lost with jobs of the last claim
 
     def claimable(self, *, alone: bool = True) -> int:
         """The number of jobs that have a slot, or soon will. `alone`: of a single queue, in the
         order of its jobs; others are not claimed beyond the concurrency."""
-        if self.short_of_memory():
+        if self.short_of_memory() or self._has_company_to_avoid():
             return 0
         free, most = self.free_slots(), self._most_at_once() if alone or self._beside else 0
         if not alone:
@@ -62,6 +63,11 @@ class Capacity:
         taken = self._in_flight.slots + self._runner.batches.slots + self._runner.abandoned_threads
         return self._concurrency - taken
 
+    def _has_company_to_avoid(self) -> bool:
+        """A suspect runs, and nothing may begin beside it."""
+        suspects = self._in_flight.suspects
+        return bool(suspects) and self._in_flight.secludes() and not all(j.ended for j in suspects)
+
     def _most_at_once(self) -> int:
         """The number of jobs whose handlers end within a moment; none, if these may be long."""
         if not self._prefetches():
@@ -72,12 +78,14 @@ class Capacity:
         return max(self._concurrency, most)
 
     def note_claims(self, claims: Sequence[Claim]) -> None:
-        """Note the size of their arguments."""
+        """Note the size of their arguments, and whether workers were lost with some of them: more
+        such jobs follow, and a job that has not begun should not be there at the next crash."""
         if claims:
             self._chars = sum(map(len, map(attrgetter("args"), claims))) / len(claims)
+        self._reclaimed = any(map(attrgetter("crashes"), claims))
 
     def _prefetches(self) -> bool:
-        if self._concurrency < PREFETCH_FROM or self._runner.prefetched:
+        if self._concurrency < PREFETCH_FROM or self._runner.prefetched or self._reclaimed:
             return False
         if not self._finisher.handlers_are_short:
             return False

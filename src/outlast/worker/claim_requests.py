@@ -56,11 +56,16 @@ class ClaimRequests:
             unknown=unknown,
             known=known,
             promote=due,
-            allow_one_crash_left=not self._in_flight.has_one_crash_left(),
+            allow_one_crash_left=self._allows_suspect(),
             cursor=None if others else self._poller.cursor(queue),
             turn=self._turn(queue) if queue in self._poller.lanes else None,
             longest_due=not others and self._poller.takes_longest_due(queue),
         )
+
+    def _allows_suspect(self) -> bool:
+        """No two suspects share a process. The outcome of one that has ended is stored first."""
+        suspects = self._in_flight.suspects
+        return not suspects or self._finisher.waiting().issuperset(suspects)
 
     def _turn(self, queue: str) -> LaneTurn | None:
         return self._poller.lanes.next(queue, [job.claim for job in self._finisher.waiting()])
@@ -84,9 +89,10 @@ class ClaimRequests:
             self._poller.return_to_front(queues)
             return None
         request = self.new(*queues, limit=limit)
+        others = first.allow_one_crash_left or bool(self._in_flight.suspects)
         return replace(  # what the first one gives is not known yet
             request,
-            allow_one_crash_left=request.allow_one_crash_left and not first.allow_one_crash_left,
+            allow_one_crash_left=not others,
             longest_due=request.longest_due and not first.longest_due,
         )
 

@@ -15,6 +15,7 @@ from ..model.outcome import Transition
 if TYPE_CHECKING:
     from .executor import Execution
 
+SECLUDED_S = 1.0  # seconds for which a suspect runs alone
 LEASE_SAFETY = 0.9  # share of a lease after which an unrenewed job is dropped
 
 
@@ -56,13 +57,17 @@ class InFlightJobs:
     def __init__(self) -> None:
         self._jobs: dict[str, InFlight] = {}
         self.slots = 0  # in use
+        # Jobs that one more lost worker would end, and when they came.
+        self.suspects: dict[InFlight, float] = {}
         self._disowned: set[ClaimKey] = set()
 
     def add(self, job: InFlight) -> bool:
         """Returns False if the claim arrived too late and was released."""
         if (older := self._jobs.get(job.claim.id)) is not None:
-            self.free_slot(older)
+            self.discard(older)
         self._jobs[job.claim.id] = job
+        if job.claim.crashes and job.claim.one_crash_left:
+            self.suspects[job] = time.monotonic()
         if not self._disowned or job.claim.claim_key not in self._disowned:
             return True
         self.discard(job)
@@ -93,6 +98,8 @@ class InFlightJobs:
             del self._jobs[job.claim.id]
         if job.has_slot:
             self.free_slot(job)
+        if self.suspects:
+            self.suspects.pop(job, None)
 
     def take_slot(self, job: InFlight) -> None:
         """Occupy a slot: the handler starts, or the outcome cannot be stored for now."""
@@ -166,9 +173,11 @@ class InFlightJobs:
         """The job that has been in flight for the longest time."""
         return next(iter(self._jobs.values()), None)
 
-    def has_one_crash_left(self) -> bool:
-        crashed = [job.claim for job in tuple(self._jobs.values()) if job.claim.crashes]
-        return any(claim.one_crash_left for claim in crashed)
+    def secludes(self) -> bool:
+        """Whether a suspect came a moment ago: until its outcome is stored nothing else begins
+        beside it, since the next crash would be blamed on it, too. A long one has company later."""
+        now = time.monotonic()
+        return any(now - at < SECLUDED_S for at in self.suspects.values())
 
     def __len__(self) -> int:
         return len(self._jobs)

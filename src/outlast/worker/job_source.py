@@ -296,8 +296,9 @@ class DatabaseSource:
 
     def _may_start(self) -> bool:
         """Whether jobs in flight have slots already: the next cycle starts them."""
-        waiting = self._runner.prefetched and not self._state.stopping
-        return bool(waiting) and self.capacity.free_slots() > 0
+        if not self._runner.prefetched or self._state.stopping or self._in_flight.secludes():
+            return False
+        return self.capacity.free_slots() > 0
 
     def _start(self, *, claimed: bool = False) -> None:
         """Start jobs that have a slot, and those just claimed that need none; none once the worker
@@ -347,7 +348,7 @@ class DatabaseSource:
         for opened in self.breakers.due(self._probes, capacity):
             breaker = self._runner.registry[opened.circuit.task].breaker or Breaker()
             wait = breaker.wait(opened.probes + 1, random.random())
-            asked_at, last_life = time.monotonic(), not self._in_flight.has_one_crash_left()
+            asked_at, last_life = time.monotonic(), not self._in_flight.suspects
             lease = self._state.settings.lease
             with self._received(self._responses.begin(self._store.breaks)):
                 try:

@@ -201,9 +201,10 @@ class Poller:
             self._claimed_across(request, claims)
         else:
             self._note_cursor(request, claims, took)
-            self._note_result(
-                request.queue, len(claims), request.limit, whole=request.cursor is None
-            )
+            limit, number = request.limit, len(claims)
+            if number < limit and _has_suspect(claims):
+                limit = number
+            self._note_result(request.queue, number, limit, whole=request.cursor is None)
         if claims:
             self.idle_signs.changed()
             self._idle_backoff = self._settings.poll_min
@@ -349,6 +350,11 @@ async def read_pending(store: Store, queues: Collection[str] | None = None) -> P
         await store.arun(promote)
         pending = await store.arun(operation)
     return pending
+
+
+def _has_suspect(claims: Sequence[Claim]) -> bool:
+    """Only one that a further lost worker would end is given at a time: there may be more."""
+    return any(claim.crashes and claim.one_crash_left for claim in claims)
 
 
 def _next_time(pause: float, took: float) -> float:

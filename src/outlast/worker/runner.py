@@ -120,6 +120,10 @@ class JobRunner:
         """Add those to the batch whose handlers are to be called. When there is no slot left, some
         that need none may follow."""
         there, self.prefetched = self.prefetched, deque()
+        if self._in_flight.suspects and self._in_flight.secludes():
+            suspects = self._in_flight.suspects
+            self.prefetched.extend(job for job in there if job not in suspects)
+            there = deque(job for job in there if job in suspects)
         now, slots = time.monotonic(), self.batches.slots
         try:
             while there:
