@@ -20,6 +20,6 @@ def seasoned(healer: Maintenance) -> Maintenance:
 def let_time_pass(healer: Maintenance) -> None:
     """As if an hour had passed since the last doubt, with a probe just now."""
     trust, now = healer.detector.trust, time.monotonic()
-    trust._quiet_at = trust._calm_since = now - AN_HOUR
+    trust._quiet_at = trust._stable_since = now - AN_HOUR
     trust._probed_at = now
     trust._since = time.time() - AN_HOUR
