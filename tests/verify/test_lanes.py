@@ -6,7 +6,14 @@ import pytest
 
 from outlast.verify.checks.kill_times import KillTimes
 from outlast.verify.checks.lanes import IDLE_LIMIT_S, judge_lanes
-from outlast.verify.lane_load import ORDERED, SLOTS, SLOW_LANES, WIDE
+from outlast.verify.lane_load import (
+    JOBS_PER_CALL,
+    ORDERED,
+    SLOTS,
+    SLOW_LANES,
+    WIDE,
+    Backlog,
+)
 from outlast.verify.ledger import LedgerEntry
 from tests.support import Database, Processes
 from tests.verify.running import run, start
@@ -130,3 +137,16 @@ def test_the_judge_sees_a_lane_that_is_never_full() -> None:
     lowered = [LedgerEntry("limits", WIDE, 0, [None, 1, what], 1, 0.05)
                for what in ("asked", "changed")]  # fmt: skip
     assert judge_lanes([*lowered, *entries], KillTimes()) == []
+
+
+def test_a_slow_machine_has_few_jobs_that_wait() -> None:
+    """R238: else lanes would wait because there are too few workers, and not for a slot."""
+    backlog = Backlog()
+    assert backlog.has_room(0, 0.0)
+    backlog.asked = 400
+    assert not backlog.has_room(400, 0.0)
+    assert not backlog.has_room(300, 5.0)  # 20 have ended in each second
+    assert backlog.has_room(JOBS_PER_CALL, 7.0)
+    backlog.asked = 2400
+    assert not backlog.has_room(1400, 8.0)
+    assert backlog.has_room(500, 10.0)  # and now 320

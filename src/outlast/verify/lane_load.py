@@ -7,6 +7,7 @@ import asyncio
 import faulthandler
 import random
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
@@ -30,7 +31,9 @@ SLOW_DEPTH = 15  # minimum number of jobs that wait in each of these
 SLOW_RANGE_S, QUICK_RANGE_S = (0.2, 0.4), (0.0, 0.02)  # durations of handlers
 FEW_RANGE_S = (0.0, 0.06)
 FAIL_SHARE = 0.1  # of attempts in ordered lanes
-MAX_WAITING = 1500  # jobs in the table above which no more are enqueued
+MAX_WAITING = 1500  # jobs in the table above which no more are enqueued; fewer on a slow machine:
+BACKLOG_S = 3.0  # what the workers end in that many seconds
+PACE_SPAN_S = 5.0  # seconds over which their pace is measured
 JOBS_PER_CALL = 100
 FIRST_CHANGE_S, CHANGE_INTERVAL_S = 0.5, 5.0  # seconds until limits change
 RETRY = Retry(max_attempts=1000, base=0.01, cap=0.05)
@@ -72,15 +75,32 @@ class LaneTasks:
         self.slotted, self.in_order = slotted, in_order
 
 
+class Backlog:
+    """The number of jobs that may wait: as many as the workers end in a few seconds. With more, a
+    lane would wait for a worker instead of a slot."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self._ended: deque[tuple[float, int]] = deque()  # and when
+
+    def has_room(self, waiting: int, now: float) -> bool:
+        ended = self.asked - waiting
+        self._ended.append((now, ended))
+        while self._ended[0][0] < now - PACE_SPAN_S:
+            self._ended.popleft()
+        pace = (ended - self._ended[0][1]) / PACE_SPAN_S
+        return waiting <= min(MAX_WAITING, max(JOBS_PER_CALL, pace * BACKLOG_S))
+
+
 def run_lane_load(work: Workload, tasks: LaneTasks, gate: Gate, seed: int, number: int) -> None:
     """In a child: enqueue jobs in lanes while there is room. There is a single enqueuer, so that
     the order in each lane is known."""
     faulthandler.cancel_dump_traceback_later()
-    rng, numbers = random.Random(seed), count()
+    rng, numbers, backlog = random.Random(seed), count(), Backlog()
     while gate.state != Gate.SHUT:
         try:
             waiting = work.ol.counts()
-            if waiting["ready"] + waiting["scheduled"] > MAX_WAITING:
+            if not backlog.has_room(waiting["ready"] + waiting["scheduled"], time.monotonic()):
                 time.sleep(0.05)
                 continue
             calls = []
@@ -89,6 +109,7 @@ def run_lane_load(work: Workload, tasks: LaneTasks, gate: Gate, seed: int, numbe
                 task = tasks.in_order if queue == ORDERED else tasks.slotted.using(queue=queue)
                 calls.append(task.job(lane=_pick_lane(queue, rng), n=next(numbers)))
             calls += _more_slow(work, tasks, numbers)
+            backlog.asked += len(calls)
             for job in work.ol.enqueue(*calls):
                 work.ledger.write("promised", job.id, 0, ["succeeded"])
                 work.ledger.write("queued", job.id, 0, [job.queue, job.lane])
