@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections import Counter, defaultdict
 from contextlib import AsyncExitStack
@@ -23,7 +24,8 @@ from outlast import (
 from outlast.model.settings import WorkerSettings
 from outlast.ops.claim import ClaimRequest
 from outlast.ops.lanes import ADOPTED_ROWS, TurnClaims, TurnLimits
-from outlast.worker import lane_turns
+from outlast.worker import capacity, finisher, lane_turns
+from outlast.worker.lane_turns import LaneTurns
 from outlast.worker.poller import Poller
 from tests.support import Database, aeventually, eventually
 
@@ -108,6 +110,48 @@ async def test_a_whale_does_not_keep_minnows_waiting(ol: Outlast) -> None:
         await finished(ol, 310)
     last = max(n for n, tenant in enumerate(slots.done) if tenant != "whale")
     assert last < 40, "minnows take turns with the whale"
+
+
+async def test_short_jobs_of_lanes_are_claimed_beyond_the_slots(
+    ol: Outlast, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R238, R241: so that a commit is shared by many, as of a plain queue; what is ahead is in its
+    lane's limit."""
+    slots, limit, number = 10, 15, 800
+    monkeypatch.setattr(capacity, "AHEAD_S", 1000.0)  # however slow the machine is
+    for module in (finisher, capacity):
+        monkeypatch.setattr(module, "SHORT_HANDLER_S", 5.0)
+    most: Counter[str] = Counter()
+
+    @ol.task(queue="mail", lane=lambda lane: lane)
+    async def send(lane: str) -> None:
+        in_hand = Counter(job.claim.lane or "" for job in worker.in_flight._all())
+        most.update({lane: n - most[lane] for lane, n in in_hand.items() if n > most[lane]})
+
+    ol.limit("mail", lane_running=limit)
+    await ol.aenqueue(*(send.job(f"lane-{n % 4}") for n in range(number)))
+    async with work(ol, concurrency=slots) as worker:
+        await finished(ol, number)
+    assert max(most.values()) <= limit
+    ((largest,),) = sql(database, LARGEST_CLAIM)
+    assert slots < largest <= 4 * limit
+
+
+LARGEST_CLAIM = (
+    "SELECT max(jobs) FROM (SELECT count(*) AS jobs FROM {job} GROUP BY started_at) AS claims"
+)
+
+
+def test_a_claim_beyond_the_slots_is_for_lanes_in_turn() -> None:
+    """R239: with room for more, lanes just freed would have turns between."""
+    turns = LaneTurns()
+    assert turns.ceiling("mail") == 0, "not seen yet"
+    turns.update(["mail"], ["mail"])
+    claims = TurnClaims()
+    for in_turn, full, ceiling in ((128, False, 128), (128, True, math.inf), (0, False, 0)):
+        claims.in_turn, claims.full = in_turn, full
+        turns.claimed("mail", claims)
+        assert turns.ceiling("mail") == ceiling
 
 
 async def test_weighted_lanes_share_by_their_weights(ol: Outlast) -> None:

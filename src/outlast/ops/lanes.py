@@ -95,6 +95,7 @@ class TurnClaims(list[Claim]):
         self.adopted = adopted
         self.more = more  # some lanes were not considered
         self.limits = limits  # as the claim found them
+        self.in_turn = 0  # jobs of the lanes in turn
         self.full = False  # the lanes in turn filled the claim
 
     @property
@@ -111,7 +112,7 @@ class TurnClaims(list[Claim]):
         """The same turn with these claims."""
         held = TurnClaims(claims, self.cursor, busy=self.busy, adopted=self.adopted,
                           more=self.more, limits=self.limits)  # fmt: skip
-        held.full = self.full
+        held.in_turn, held.full = self.in_turn, self.full
         return held
 
 
@@ -194,7 +195,8 @@ def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True
         (rows,) = yield last([statement])
         claims = [Claim(*row) for row in rows]
     given = _by_lane(claims)
-    full = sum(given[lane] for lane in in_turn) >= asked.limit
+    number = sum(given[lane] for lane in in_turn)
+    full = number >= asked.limit
     if full:
         cursor = next_cursor(shares, weights, asked.limit, given, more)
     elif visited:  # these lanes are empty: the turn passes to the next ones
@@ -202,7 +204,7 @@ def claim_locked(asked: LaneClaim, answers: Sequence[Rows], commits: bool = True
     found = TurnClaims(
         _in_order(claims), cursor, busy=busy, adopted=adopted, more=more, limits=facts
     )
-    found.full = full
+    found.in_turn, found.full = number, full
     return found
 
 
@@ -213,25 +215,23 @@ def read_even_claims(asked: LaneClaim, answers: Sequence[Rows]) -> TurnClaims:
     adopted, cursor = asked.adopted(first), asked.turn.cursor
     if not locked:
         return TurnClaims(adopted=adopted)
-    ((text, number, visited, last, *columns),) = locked
+    ((text, considered, visited, last, *columns),) = locked
     lanes, facts = json.loads(text), TurnLimits.of(columns)
     in_turn = [lane for lane, is_in_turn in lanes if is_in_turn]
     claims = [Claim(*row) for row in rows]
     given = _by_lane(claims)
-    full, more = (
-        sum(given[lane] for lane in in_turn) >= asked.limit,
-        visited >= lanes_considered(asked.limit),
-    )
+    number, more = sum(given[lane] for lane in in_turn), visited >= lanes_considered(asked.limit)
+    full = number >= asked.limit
     if full:
         shares = share_out(in_turn, cursor, {}, asked.limit)
         cursor = next_cursor(shares, {}, asked.limit, given, more)
     elif lanes and last is not None:
         cursor = LaneCursor(last)
     found = TurnClaims(
-        _in_order(claims), cursor, busy=len(lanes) < number, adopted=adopted,
+        _in_order(claims), cursor, busy=len(lanes) < considered, adopted=adopted,
         more=bool(lanes) and (more or not facts.even), limits=facts,
     )  # fmt: skip
-    found.full = full
+    found.in_turn, found.full = number, full
     return found
 
 

@@ -8,6 +8,7 @@ longer, because handlers turn out to be long, is released (`JobRunner.release_un
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from operator import attrgetter
@@ -40,14 +41,13 @@ class Capacity:
         self._chars = 0.0  # of the arguments of a job, in the last claim
         self._reclaimed = False  # whether workers were lost with jobs of the last claim
 
-    def claimable(self, *, alone: bool = True) -> int:
-        """The number of jobs that have a slot, or soon will. `alone`: of a single queue, in the
-        order of its jobs; others are not claimed beyond the concurrency."""
+    def claimable(self, ceiling: float = math.inf) -> int:
+        """The number of jobs that have a slot, or soon will; beyond the concurrency at most
+        `ceiling`."""
         if self.short_of_memory() or self._has_company_to_avoid():
             return 0
-        free, most = self.free_slots(), self._most_at_once() if alone or self._beside else 0
-        if not alone:
-            most = min(most, self._concurrency)
+        free, most = self.free_slots(), self._most_at_once()
+        most = int(min(most, max(self._concurrency, ceiling)))
         ahead = most if self._beside else max(0, most - self._concurrency)
         return min(max(self._concurrency, most), free + ahead - len(self._runner.prefetched))
 

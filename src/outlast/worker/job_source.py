@@ -156,7 +156,7 @@ class DatabaseSource:
             await self._flush_or_wait(capacity)
             return
         if not self.poller.is_plain(queues):
-            capacity = self.capacity.claimable(alone=False)
+            capacity = self.capacity.claimable(self.poller.ceiling(queues))
             if capacity <= 0:
                 self.poller.return_to_front(queues)
                 await self._flush_or_wait(capacity)

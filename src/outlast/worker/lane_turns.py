@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,8 @@ class _QueueTurn:
     deep_adopt_at: float = 0.0
     vain: int = 0  # fruitless claims in a row
     even: bool = False  # lanes had equal shares in the last turn
-    full: bool = False  # the last turn gave all that was asked for
+    in_turn: int = 0  # jobs of the lanes in turn in the last claim
+    full: bool = False  # these filled it
     share: PriorityShare = field(default_factory=PriorityShare)
 
 
@@ -56,6 +58,14 @@ class LaneTurns:
             if len(turn.freed) > MAX_LANES:
                 del turn.freed[next(iter(turn.freed))]
 
+    def ceiling(self, queue: str) -> float:
+        """The number of jobs of a queue that a claim may request beyond the concurrency: what the
+        lanes in turn provide. With more, lanes just freed would get extra turns."""
+        turn = self._queues.get(queue)
+        if turn is None:
+            return 0
+        return math.inf if turn.full else turn.in_turn
+
     def next(self, queue: str, ended: Iterable[Claim] = ()) -> LaneTurn | None:
         """The turn of a claim; `ended` are the jobs whose outcomes travel with it. None: the queue
         has no lanes."""
@@ -85,7 +95,8 @@ class LaneTurns:
         turn = self._queues.get(queue)
         if turn is None or not isinstance(claims, TurnClaims):
             return bool(claims)
-        turn.cursor, turn.even, turn.full = claims.cursor, claims.even, claims.full
+        turn.cursor, turn.even = claims.cursor, claims.even
+        turn.in_turn, turn.full = claims.in_turn, claims.full
         turn.share.claimed(longest_due, took)
         if claims.adopted >= ADOPTED_ROWS:
             turn.adopt_at = 0.0

@@ -179,6 +179,11 @@ class Poller:
         """Whether this is a single queue without lanes."""
         return len(queues) == 1 and queues[0] not in self.lanes
 
+    def ceiling(self, queues: Sequence[str]) -> float:
+        """The number of jobs that a claim from a queue with lanes, or from several queues, may
+        request beyond the concurrency."""
+        return self.lanes.ceiling(queues[0]) if len(queues) == 1 else 0
+
     def claim_sent(self, queue: str) -> None:
         """A claim from this queue is under way, and another may follow before it returns."""
         self._rotation.found(queue)

@@ -31,7 +31,8 @@ from .long_campaign import LongCampaign, run_worker
 
 KILL_INTERVAL_S = 1.0
 WORKERS = 4
-WORKER_SETTINGS: dict[str, object] = {"poll_max": 0.2, "grace": 5.0, "concurrency": 8}
+# With this concurrency a worker claims ahead.
+WORKER_SETTINGS: dict[str, object] = {"poll_max": 0.2, "grace": 5.0, "concurrency": 12}
 
 
 class LaneCampaign(LongCampaign):
