@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Literal, NotRequired, TypedDict
 
 from .model.breaker import Breaker
@@ -72,7 +72,7 @@ _quoted = json.encoder.encode_basestring_ascii
 _PRIVATE_FIELDS = {"has_dependents", "has_hooks", "worker", "offered_by"}
 OFFER_FIELDS = tuple(name for name in Claim._fields if name not in _PRIVATE_FIELDS)
 _offer_values = attrgetter(*OFFER_FIELDS)
-_REQUIRED_FIELDS = Claim._fields[: Claim._fields.index("worker")]
+_required_values = itemgetter(*Claim._fields[: Claim._fields.index("worker")])
 
 
 def offer_frames(claims: Sequence[Claim], sign: Sign) -> Iterator[FrameFields]:
@@ -98,8 +98,7 @@ def _offer_json(claim: Claim, sign: Sign) -> dict[str, Any]:
 
 def offered_claim(job: dict[str, Any], worker: str) -> Claim:
     """An offered job as a claim of this worker. Fields of a newer server are ignored."""
-    known = {name: job[name] for name in _REQUIRED_FIELDS}
-    return Claim(**known, worker=worker, flow=job.get("flow"), lane=job.get("lane"))
+    return Claim(*_required_values(job), worker, flow=job.get("flow"), lane=job.get("lane"))
 
 
 async def read_frames(chunks: AsyncIterator[bytes]) -> AsyncIterator[FrameFields]:

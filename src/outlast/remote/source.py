@@ -220,7 +220,7 @@ class StreamSource:
         self._metrics.counts["claimed"] += len(claims)
         self._runner.accept(claims, asked_at + self._state.settings.lease * LEASE_SAFETY)
         self.drop_claims(claims)
-        self._start()
+        self._start(claimed=True)
         self._metrics.add_claims(claims)
         for queue in {claim.queue for claim in claims}:
             self._runner.batches.note_claim(queue, True)
@@ -244,9 +244,12 @@ class StreamSource:
         if not self._state.stopping:
             self._start()
 
-    def _start(self) -> None:
+    def _start(self, *, claimed: bool = False) -> None:
+        """Start jobs that have a slot, and those just accepted that need none."""
         if self._runner.prefetched:
-            self._runner.start(self._capacity.free_slots())
+            free = self._capacity.free_slots()
+            if claimed or free > 0 or self._runner.batches.slots:
+                self._runner.start(free)
 
     # What dead workers left
 

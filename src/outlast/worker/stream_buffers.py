@@ -119,6 +119,8 @@ class StreamBuffers:
 
     def seal_all(self, claim: Claim, *, last: bool = False) -> None:
         """Make rows of everything that a claim has streamed; `last`: it has ended."""
+        if not self._buffers:  # no job streams: a handler's own output would be there by now
+            return
         with self._lock:
             buffer = self._buffers.get(claim.claim_key)
             while buffer:
