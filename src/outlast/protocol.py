@@ -98,7 +98,8 @@ def _offer_json(claim: Claim, sign: Sign) -> dict[str, Any]:
 
 def offered_claim(job: dict[str, Any], worker: str) -> Claim:
     """An offered job as a claim of this worker. Fields of a newer server are ignored."""
-    return Claim(*_required_values(job), worker, flow=job.get("flow"), lane=job.get("lane"))
+    flow, lane = job.get("flow"), job.get("lane")
+    return Claim._make((*_required_values(job), worker, flow, False, False, lane, None))
 
 
 async def read_frames(chunks: AsyncIterator[bytes]) -> AsyncIterator[FrameFields]:
