@@ -1,10 +1,11 @@
-"""Standard streams that are closed or full: a sentence or nothing, never a traceback."""
+"""Streams that are closed or full, a folder that is gone: a sentence, never a traceback."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,18 @@ def test_a_full_disk_behind_the_output_is_told(run: Commands, words: list[str]) 
         1,
         "outlast: The output cannot be written: No space left on device.\n",
     )
+
+
+@pytest.mark.parametrize("words", [["jobs"], ["worker", "app:ol"]])
+def test_a_working_directory_that_is_gone_is_told(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTLAST_URL", "sqlite:///jobs.db")
+    command = ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", sys.executable, "-m", "outlast", *words]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("outlast: The ") and "working directory" in ended.stderr
+    assert ended.stderr.count("\n") == 1
 
 
 def test_closed_streams_lead_nowhere(run: Commands) -> None:

@@ -15,7 +15,6 @@ import click
 
 from ..model.errors import InvalidOption, OutlastError, StoreUnavailable
 
-# Of standard output: whatever else is written names its file, or has an error of its own.
 OUTPUT_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 REACH_HINT = "Check that it runs, and that --url or OUTLAST_URL leads there."
 
@@ -98,10 +97,18 @@ def errors_as_messages() -> Iterator[None]:
     except OutlastError as error:
         raise CommandFailed(advice(error)) from error
     except OSError as error:
-        if error.errno not in OUTPUT_ERRORS or error.filename is not None:
-            raise
+        raise CommandFailed(_surroundings(error)) from error
+
+
+def _surroundings(error: OSError) -> str:
+    """What fails around a command: files and connections name themselves, or have errors of their
+    own."""
+    if error.filename is None and error.errno == errno.ENOENT:  # os.getcwd()
+        return "The working directory no longer exists: change to another one."
+    if error.filename is None and error.errno in OUTPUT_ERRORS:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  # its buffer would fail again
-        raise CommandFailed(f"The output cannot be written: {error.strerror}.") from error
+        return f"The output cannot be written: {error.strerror}."
+    raise error
 
 
 def advice(error: BaseException) -> str:

@@ -111,4 +111,8 @@ def _path(url: str) -> Path:
             reason="must name a file: sqlite:///jobs.db beside the working directory, or"
             " sqlite:////absolute/jobs.db; jobs in memory would not outlast anything",
         )
-    return Path(name[3:]).absolute()
+    try:
+        return Path(name[3:]).absolute()
+    except FileNotFoundError:  # of os.getcwd()
+        reason = "names a file beside the working directory, which no longer exists"
+        raise InvalidSetting(field="url", reason=reason) from None
