@@ -17,6 +17,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel, PlainSerializer
 
 from outlast.model.arguments import MAX_PAYLOAD, Arguments, encode_result
+from outlast.model.arguments.jsontext import write_result
 from outlast.model.errors import InvalidArguments, InvalidResult
 from tests.model.samples import (
     INFINITY,
@@ -310,6 +311,14 @@ def test_a_validator_that_raises_anything_cannot_break_reading() -> None:
 )
 def test_a_result_is_stored_as_json(value: Any, annotation: Any, text: str | None) -> None:
     assert encode_result(value, annotation) == text
+
+
+@pytest.mark.parametrize(
+    "annotation", [Any, int, bool, float, str, Annotated[int, PlainSerializer(str)]]
+)
+@pytest.mark.parametrize("value", [0, -1, 2**63 - 1, -(2**63), 10**30, True, False])
+def test_plain_results_are_stored_as_the_serialiser_would(value: int, annotation: Any) -> None:
+    assert encode_result(value, annotation) == write_result(value, annotation)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_pydantic_is_not_imported_before_the_first_call() -> None:
         from outlast.model.arguments import Arguments, encode_result
         def task(doc: int) -> None: ...
         arguments = Arguments(task, "task")
-        encode_result(None)
+        encode_result(None), encode_result(7, int), encode_result(True)
         assert "pydantic" not in sys.modules and "pydantic_core" not in sys.modules
         arguments.encode((1,), {})
         assert "pydantic" in sys.modules

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 HIDDEN_PROBLEM = "does not match the task; details are withheld, because it is secret"
 _SAFE_MESSAGES = {"is missing", "is given twice, by position and by name"}
+PLAIN_TYPES = (int, bool)  # results of these types are JSON text without a serialiser
+MAX_PLAIN_INT = 2**63
 
 __all__ = [
     "MAX_PAYLOAD",
@@ -202,9 +204,19 @@ def encode_result(value: Any, annotation: Any = Any, limit: int = MAX_PAYLOAD) -
     """A handler's result as JSON text; None stays None. It may come back as a simpler type."""
     if value is None:
         return None
+    if (
+        (kind := type(value)) in PLAIN_TYPES
+        and _is_short(value)
+        and (annotation is Any or annotation is kind)
+    ):
+        return str(value) if kind is int else str(value).lower()
     from .jsontext import write_result
 
     return write_result(value, annotation, limit)
+
+
+def _is_short(number: int) -> bool:
+    return -MAX_PLAIN_INT < number < MAX_PLAIN_INT
 
 
 def decode_result(value: Any, annotation: Any, job: str, task: str) -> Any:
