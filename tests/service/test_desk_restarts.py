@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from outlast import Outlast, State
+from outlast.model.settings import ServiceSettings
+from outlast.model.worker_names import new_server_id
+from outlast.service.dequeue import dispatcher, routes
 from outlast.service.dequeue.stream import WorkerStream
 from outlast.worker.heartbeat import HeartbeatThread
 from tests.service.serving import Served, serving
-from tests.service.streaming import QUICK, opened, report, said, statuses
-from tests.support import eventually
+from tests.service.streaming import QUICK, Streamed, opened, report, said, statuses
+from tests.support import Database, eventually
+from tests.worker.test_liveness import held_up
 
 
 @pytest.fixture
@@ -66,3 +71,28 @@ def test_a_server_that_leaves_ends_its_streams_before_its_renewals(
         loop.call_soon_threadsafe(loop.stop)
         stream.frame("bye")
         assert eventually(lambda: still_open)[0] == []
+
+
+def test_a_server_offers_nothing_before_it_holds_its_liveness_lock(
+    ol: Outlast, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R040: if it were killed then, what it had offered would wait for a lease."""
+    id = new_server_id()
+    monkeypatch.setattr(dispatcher, "new_server_id", lambda: id)
+    monkeypatch.setattr(routes, "OPEN_WAIT_S", 0.5)
+
+    @ol.task
+    def work() -> None: ...
+
+    job = work.enqueue()
+    with ExitStack() as held, ExitStack() as stack:
+        held.enter_context(held_up(database, id))
+        served = stack.enter_context(serving(ol, ServiceSettings(remote_lease=600.0)))
+        token = served.token("work")
+        stream = stack.enter_context(Streamed(served.url, token, tasks=work.name))
+        assert " 503 " in stream.head().splitlines()[0]
+        assert ol.job(job.id).state is State.READY
+        held.close()
+        eventually(served.app.service.dispatcher.is_open.is_set)
+        [offer] = stack.enter_context(opened(served, token, tasks=work.name)).offers(1)
+        assert offer["id"] == job.id
