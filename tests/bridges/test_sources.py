@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
@@ -402,3 +403,21 @@ def test_bad_declarations_are_refused(ol: Outlast) -> None:
     ol.source("mail", QueueSource(), task=sync)
     with pytest.raises(InvalidOption, match="is taken by"):
         ol.source("mail", QueueSource(), task=ol.task(name="other")(lambda body: None))
+
+
+async def test_a_table_shows_no_fields_of_a_source(ol: Outlast) -> None:
+    """R198: a generated `__repr__` would show passwords."""
+
+    @dataclass
+    class Account(QueueSource):
+        password: str = "hunter2"
+
+        def __post_init__(self) -> None:
+            super().__init__()
+
+    @ol.task
+    async def sync(body: object) -> None: ...
+
+    ol.source("mail", Account(), task=sync)
+    async with work(ol):
+        await aeventually(lambda: [one.broker for one in ol.sources()] == ["Account"])
