@@ -103,7 +103,7 @@ async def test_a_look_for_queues_that_fails_beside_a_claim_leaves_none_of_its_jo
     number = 10 * AT_ONCE
     await ol.aenqueue(*map(short.job, range(number)))
     async with work(ol, concurrency=SLOTS) as worker:
-        answer, worker.source.poller._ask = worker.source.poller._ask, look
+        answer, worker.source.poller._find_pending = worker.source.poller._find_pending, look
         worker._backoff.first = 60.0
         await aeventually(lambda: worker.counts["turn_failed"])
         assert failed and not worker.source._under_way
@@ -142,7 +142,7 @@ async def test_a_claim_that_is_stuck_does_not_hold_up_the_jobs_of_those_that_fol
     await ol.aenqueue(*map(short.job, range(number)))
     async with work(ol, concurrency=SLOTS) as worker:
         exchange, worker.sink._finish_and_claim = worker.sink._finish_and_claim, keep_one
-        pending, worker.source.poller._ask = worker.source.poller._ask, look
+        pending, worker.source.poller._find_pending = worker.source.poller._find_pending, look
         try:
             await aeventually(lambda: looks and len(ran) > stuck_at + 5 * AT_ONCE)
         finally:

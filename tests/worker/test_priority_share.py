@@ -9,7 +9,9 @@ from contextlib import AsyncExitStack
 import pytest
 
 from outlast import Context, Outlast
+from outlast.model.settings import WorkerSettings
 from outlast.worker import priority_share
+from outlast.worker.poller import MAX_SINGLE_QUEUES, Poller
 from outlast.worker.priority_share import PriorityShare
 from tests.support import aeventually
 
@@ -118,3 +120,14 @@ def test_claims_for_the_longest_due_take_a_tenth_of_the_time(
         priority_share.time, "monotonic", lambda now=time.monotonic: now() + 9 * 60.0
     )
     assert share.due
+
+
+@pytest.mark.parametrize("due", [False, True])
+def test_a_queue_whose_share_is_due_is_asked_alone(due: bool) -> None:
+    """R243: a claim from many queues gives to the highest priorities only."""
+    poller = Poller(None, WorkerSettings())
+    queues = [f"q{n}" for n in range(2 * MAX_SINGLE_QUEUES)]
+    for queue in queues:
+        poller.notify(queue)
+    poller._shares[queues[0]] = PriorityShare(claims=9 if due else 0)
+    assert poller.next_queues() == (("q0",) if due else tuple(queues))
