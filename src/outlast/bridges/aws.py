@@ -104,7 +104,7 @@ class AwsClient:
             answer: dict[str, Any] = await self._in_thread(getattr(self.boto, method), **given)
         return answer
 
-    async def _in_thread(self, function: Callable[..., T], **given: Any) -> T:
+    async def _in_thread(self, function: Callable[..., T], **given: object) -> T:
         if self._threads is None:
             raise SinkDown("it is not open")
         loop = asyncio.get_running_loop()
@@ -212,7 +212,7 @@ def _fits(name: str, value: str) -> bool:
 async def send_in_calls(
     messages: Sequence[Message],
     most: int,
-    call: Callable[[list[tuple[int, Entry]]], Awaitable[dict[str, Any]]],
+    call: Callable[[list[tuple[int, Entry]]], Awaitable[dict[str, object]]],
 ) -> list[SendOutcome]:
     """Send messages in calls of up to ten entries and `most` bytes."""
     made = [entry_of(message, most) for message in messages]

@@ -112,7 +112,7 @@ def _is_amqp(received: Message) -> bool:
     return hasattr(received.receipt, "content_type")
 
 
-def _of_rabbit(received: Message) -> dict[str, Any]:
+def _of_rabbit(received: Message) -> dict[str, object]:
     wire = received.receipt
     return {
         "body": received.raw,
@@ -123,7 +123,7 @@ def _of_rabbit(received: Message) -> dict[str, Any]:
     }
 
 
-def _of_redis(raw: bytes) -> dict[str, Any]:
+def _of_redis(raw: bytes) -> dict[str, object]:
     """Kombu's envelope; its body is base 64."""
     envelope = json.loads(raw)
     properties = envelope.get("properties") or {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from ..model.errors import InvalidOption
 from ..model.message import Message
@@ -86,7 +85,7 @@ class Http:
         return f"webhooks ({self._style.name})"
 
 
-def _checked_style(style: Any) -> SignatureStyle:
+def _checked_style(style: object) -> SignatureStyle:
     found = STYLES.get(style) if isinstance(style, str) else None
     if found is None:
         reason = f"must be one of {', '.join(STYLES)}, not {style!r:.80}"

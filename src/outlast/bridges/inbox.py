@@ -118,7 +118,7 @@ class Inbox:
         return whole
 
     def _mismatch(
-        self, message: Message, given: dict[str, Any], error: InvalidArguments, limit: int
+        self, message: Message, given: dict[str, object], error: InvalidArguments, limit: int
     ) -> _Undecodable:
         """A JSON message that does not fit the task: stored unchanged, so that it can be retried
         when the task has been fixed."""
@@ -176,7 +176,7 @@ def check_retention(redelivery: float, retention: RetentionSettings, name: str) 
         )
 
 
-def _json_body(message: Message) -> Any:
+def _json_body(message: Message) -> object:
     return message.body
 
 

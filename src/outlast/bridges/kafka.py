@@ -155,7 +155,7 @@ class Kafka:
             raise
         return [self._outcome(report) for report in reports]
 
-    def _produce(self, producer: Producer, messages: Sequence[Message]) -> list[Any]:
+    def _produce(self, producer: Producer, messages: Sequence[Message]) -> list[object]:
         """The errors of messages, by position; None for each that all replicas have."""
         reports: list[Any] = [NO_REPORT] * len(messages)
         for position, message in enumerate(messages):
@@ -297,7 +297,7 @@ def _ignore(error: KafkaError) -> None:
     """Ignore an error that calls raise as well."""
 
 
-def _checked_options(options: object) -> dict[str, Any]:
+def _checked_options(options: object) -> dict[str, object]:
     if not isinstance(options, Mapping):
         reason = f"must map names of librdkafka settings to values, not {options!r:.80}"
         raise InvalidOption(option="options", reason=reason)

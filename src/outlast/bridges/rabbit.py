@@ -279,7 +279,7 @@ def _transport_factory(url: str) -> Any:
     kind: Any = TLSTransportFactory if url.startswith("amqps:") else TCPTransportFactory
 
     class ReadableFrames(kind):  # type: ignore[misc]
-        async def create(self, *given: Any, **options: Any) -> Any:
+        async def create(self, *given: object, **options: object) -> Any:
             reader, writer = await super().create(*given, **options)
             return FrameReader(reader), writer
 

@@ -210,7 +210,7 @@ class Redis:
         return f"Redis {self._connection!r}, {kind} {shown(name)}{group}"
 
 
-def _fields(message: Message, *, text: bool = True) -> dict[str, Any]:
+def _fields(message: Message, *, text: bool = True) -> dict[str, object]:
     fields: dict[str, object] = {"id": message.id}
     if message.key is not None:
         fields["key"] = message.key

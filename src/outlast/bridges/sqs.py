@@ -174,7 +174,7 @@ class Sqs:
         return f"SQS {self._url}"
 
 
-def _by_ten(receipts: Sequence[str]) -> list[list[dict[str, Any]]]:
+def _by_ten(receipts: Sequence[str]) -> list[list[dict[str, object]]]:
     return [
         [
             {"Id": str(position), "ReceiptHandle": receipt}

@@ -83,7 +83,7 @@ class Commands(SpellingGroup):
         info_name: str | None,
         args: list[str],
         parent: click.Context | None = None,
-        **extra: Any,
+        **extra: object,
     ) -> click.Context:
         json = wants_json(args)
         with errors_as_json(json), errors_as_messages():
@@ -91,7 +91,7 @@ class Commands(SpellingGroup):
         ctx.meta[JSON_WANTED] = json
         return ctx
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         with errors_as_json(ctx.meta.get(JSON_WANTED, False)), errors_as_messages():
             return super().invoke(ctx)
 

@@ -69,12 +69,12 @@ def _given(ctx: click.Context, name: str) -> str | None:
 
 
 def with_database_options(
-    command: F, url_option: Callable[[Callable[..., Any]], Callable[..., Any]] = url_option
+    command: F, url_option: Callable[[Callable[..., object]], Callable[..., object]] = url_option
 ) -> F:
     """Pass `url` and `schema` to a command: the user's values, or None."""
 
     @wraps(command)
-    def with_database(*args: object, **kwargs: object) -> Any:
+    def with_database(*args: object, **kwargs: object) -> object:
         kwargs["url"], kwargs["schema"] = given_database(click.get_current_context())
         return command(*args, **kwargs)
 
@@ -85,7 +85,7 @@ def with_client(command: F) -> F:
     """Pass an open `Outlast` to a command as its first argument."""
 
     @wraps(command)
-    def with_outlast(*args: object, url: object, schema: object, **kwargs: object) -> Any:
+    def with_outlast(*args: object, url: object, schema: object, **kwargs: object) -> object:
         with open_client(*given_database(click.get_current_context())) as ol:
             return command(ol, *args, **kwargs)
 

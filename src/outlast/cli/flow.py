@@ -91,7 +91,7 @@ def resolve_flow_id(ol: Outlast, id: str) -> str:
     return ol.store.run(flow_report.flow_of, flow_id(id))
 
 
-def flow_json(ol: Outlast, id: str) -> dict[str, Any]:
+def flow_json(ol: Outlast, id: str) -> dict[str, object]:
     facts, after = ol.flow(id).as_json(), None
     facts["jobs"] = []
     while page := ol.flow_jobs(id, after=after):

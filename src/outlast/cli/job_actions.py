@@ -32,7 +32,7 @@ class ActionResult:
     job: Job | None = None
     error: Exception | None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         error = self.error and error_fields(self.error)
         return {"id": self.id, "ok": error is None, "job": to_json(self.job), "error": error}
 

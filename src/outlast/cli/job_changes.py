@@ -52,7 +52,12 @@ def state_option(*states: State, default: State) -> Callable[[F], F]:
 @json_option
 @with_client
 def reschedule(
-    ol: Outlast, delay: float | None, at: datetime | None, yes: bool, as_json: bool, **chosen: Any
+    ol: Outlast,
+    delay: float | None,
+    at: datetime | None,
+    yes: bool,
+    as_json: bool,
+    **chosen: object,
 ) -> None:
     """Let matching jobs start at another time; the number is shown first."""
     with as_usage_errors():
@@ -93,7 +98,7 @@ def prioritize(ol: Outlast, priority: int, yes: bool, as_json: bool, **chosen: o
 @json_option
 @with_client
 def move(
-    ol: Outlast, to: str | None, lane: str | None, yes: bool, as_json: bool, **chosen: Any
+    ol: Outlast, to: str | None, lane: str | None, yes: bool, as_json: bool, **chosen: object
 ) -> None:
     """Move matching jobs of --queue to QUEUE, or to another lane of their queue; the number is
     shown first.

@@ -155,7 +155,7 @@ def skip(ol: Outlast, name: str, number: int, as_json: bool) -> None:
     _print_changed(changed, as_json)
 
 
-def _timing_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def _timing_options(command: Callable[..., object]) -> Callable[..., object]:
     for option in (
         click.option("--cron", metavar="EXPR", help="Cron expression, such as '30 2 * * *'."),
         click.option("--every", metavar="SPAN", help="Period instead of cron: 30s, 15m, 2h."),

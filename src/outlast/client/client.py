@@ -188,7 +188,7 @@ class Outlast:
         self, calls: Iterator[Call] | AsyncIterator[Call], /, *, conn: object = None
     ) -> int: ...
 
-    async def aenqueue(self, *calls: Any, conn: Any = None) -> Any:
+    async def aenqueue(self, *calls: object, conn: object = None) -> Any:
         if len(calls) == 1 and isinstance(calls[0], Iterator | AsyncIterator):
             return await self._aenqueue_stream(calls[0], conn)
         return await self._aenqueue_jobs(build_jobs(calls, limit=self.max_args_bytes), conn)

@@ -29,7 +29,7 @@ def webhook(
     secret: str | Iterable[str],
     timeout: float = 10.0,
     events: Sequence[str] = ("succeeded", "dead", "cancelled"),
-    **options: Any,
+    **options: object,
 ) -> Webhook:
     """Register a webhook: a server that gets a signed POST when jobs end, for the option `tell`
     of tasks and jobs. Each delivery is a job of the task of this name. With several secrets,
@@ -46,7 +46,7 @@ def webhook(
 
 
 def outbox(
-    self: Outlast, name: str, sink: Sink, *, batch: int = 500, wait: float = 0.02, **options: Any
+    self: Outlast, name: str, sink: Sink, *, batch: int = 500, wait: float = 0.02, **options: object
 ) -> Outbox:
     """Declare an outbox: `publish` makes a message a job, also in your own transaction, and
     workers send up to `batch` of them at once to the `sink`. Messages of one key are sent in
@@ -69,7 +69,7 @@ def source(  # noqa: PLR0913 - as the contract has it
     task: BoundTask[..., Any],
     batch: int = 100,
     wait: float = 20.0,
-    decode: Callable[[Message], Any] | None = None,
+    decode: Callable[[Message], object] | None = None,
 ) -> Inbox:
     """Declare a source: each of its messages becomes one job of `task`, called with the decoded
     body (JSON, unless `decode` reads it), and is acknowledged once the job is committed.

@@ -95,7 +95,9 @@ async def aresult(
     return await _result(self._async, id, timeout, erase=erase, raw=raw)
 
 
-async def _result(on: Face, id: str | Job, timeout: float | None, *, erase: bool, raw: bool) -> Any:
+async def _result(
+    on: Face, id: str | Job, timeout: float | None, *, erase: bool, raw: bool
+) -> object:
     _check_timeout(timeout)
     key = job_id(id.id if isinstance(id, Job) else id)
     stored = await outcome(on, key, timeout)
@@ -123,7 +125,7 @@ def _check_timeout(timeout: object) -> None:
     raise InvalidOption(option="timeout", reason=reason)
 
 
-def _loaded(parts: ClientResources, id: str, stored: object) -> Any:
+def _loaded(parts: ClientResources, id: str, stored: object) -> object:
     """A result, loaded from the blob store if the row refers to it."""
     if not isinstance(stored, Blob):
         return stored
@@ -132,7 +134,7 @@ def _loaded(parts: ClientResources, id: str, stored: object) -> Any:
     return lenient_json(parts.blobs.text(id, stored))
 
 
-def _typed(parts: ClientResources, job: str | Job, value: object, raw: bool) -> Any:
+def _typed(parts: ClientResources, job: str | Job, value: object, raw: bool) -> object:
     """Convert the JSON value to the return type of the job's task, if this process has the task."""
     if raw or value is ERASED or not isinstance(job, Job):
         return value

@@ -83,7 +83,7 @@ def link_id(id: str) -> str:
         raise LinkRefused(f"{id!r:.80} is not the id of a link", state="unknown") from None
 
 
-def _id(subject: Any) -> str:
+def _id(subject: object) -> str:
     return str(getattr(subject, "id", subject))
 
 

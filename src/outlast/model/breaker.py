@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from .errors import DependencyDown, InvalidOption
 from .spelling import refuse_unknown
@@ -68,7 +68,7 @@ class Breaker:
     probe_first: float = 1.0
     probe_cap: float = 30.0
 
-    def __new__(cls, *args: Any, **given: Any) -> Self:
+    def __new__(cls, *args: object, **given: object) -> Self:
         refuse_unknown("Breaker", given, cls.__slots__)
         return object.__new__(cls)
 

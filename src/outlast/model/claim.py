@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 ATTEMPT_LIMIT = 2**31 - 1  # the largest number that its column holds
 FENCE_LIMIT = 2**63 - 1
@@ -45,7 +45,7 @@ class Claim(NamedTuple):
         return self.id, self.fence, self.worker
 
     @property
-    def guard(self) -> dict[str, Any]:
+    def guard(self) -> dict[str, object]:
         """The columns that guard a write under this claim, beside the job's id."""
         guard = {"fence": self.fence, "worker": self.worker}
         return guard if self.offered_by is None else {**guard, "offered_by": self.offered_by}

@@ -212,7 +212,7 @@ def _is_valid(facts: dict[str, Any]) -> bool:
         return False
 
 
-def _read_damaged(facts: dict[str, Any]) -> Job:
+def _read_damaged(facts: dict[str, object]) -> Job:
     repair = Repair()
     facts["state"] = repair.state(facts["state"])
     facts["cancelling"] = bool(facts["cancelling"])
@@ -256,7 +256,7 @@ def lenient_json(text: str | None) -> Any:
         return _more_lenient_json(text)
 
 
-def _more_lenient_json(text: str) -> Any:
+def _more_lenient_json(text: str) -> object:
     """Parse what only Python's parser accepts: deep nesting and lone surrogates. No page or
     response can encode a lone surrogate: it becomes a question mark."""
     try:
@@ -295,7 +295,7 @@ def read_result(text: str | None) -> Any:
     return lenient_json(text)
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: object) -> object:
     if isinstance(value, Blob):
         return value.as_json()
     return value.isoformat() if isinstance(value, datetime) else value

@@ -304,7 +304,7 @@ def seconds_of_pause(value: float | timedelta) -> float:
     return float(seconds)
 
 
-def _checked_weights(weights: Any) -> dict[str, int] | None:
+def _checked_weights(weights: object) -> dict[str, int] | None:
     if weights is None:
         return None
     if not isinstance(weights, Mapping) or len(weights) > MAX_WEIGHTS:

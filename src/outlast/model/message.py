@@ -109,7 +109,7 @@ def message_of(args: str) -> Message | None:
     )
 
 
-def _fields(message: Message, *, raw: bool) -> dict[str, Any]:
+def _fields(message: Message, *, raw: bool) -> dict[str, object]:
     given: dict[str, object] = {"id": _text(message.id)}
     if message.key is not None:
         given["key"] = _text(message.key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Self
 
 from .errors import InvalidOption
 from .spelling import refuse_unknown
@@ -27,7 +27,7 @@ class Retry:
     cap: float = 300.0
     jitter: float = 0.2
 
-    def __new__(cls, *args: Any, **given: Any) -> Self:
+    def __new__(cls, *args: object, **given: object) -> Self:
         refuse_unknown("Retry", given, cls.__slots__)
         return object.__new__(cls)
 

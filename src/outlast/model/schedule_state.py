@@ -54,7 +54,7 @@ class ScheduleDefinition:
         return {"spec": self.spec.as_json(), "job": dict(self.job)}
 
 
-def job_template(call: Any) -> dict[str, Any]:
+def job_template(call: object) -> dict[str, Any]:
     """The columns that all jobs of a schedule share. Invalid arguments are refused."""
     if not isinstance(call, Call):
         raise InvalidOption(option="job", reason=f"must be task.job(…), not {call!r:.80}")
@@ -174,7 +174,7 @@ class Schedule:
         return self.paused_at is not None
 
     def as_json(self) -> dict[str, Any]:
-        def plain(value: Any) -> Any:
+        def plain(value: object) -> Any:
             return value.isoformat() if isinstance(value, datetime) else value
 
         return {name: plain(getattr(self, name)) for name in self.__slots__}
@@ -206,7 +206,7 @@ def read_schedule(row: Sequence[Any], last_state: str | None = None) -> Schedule
     )  # fmt: skip
 
 
-def _shown_changes(changes: Any) -> dict[str, Any]:
+def _shown_changes(changes: object) -> dict[str, object]:
     if not isinstance(changes, dict):
         return {}
     spec = changes.get("spec")

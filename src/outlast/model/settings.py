@@ -32,12 +32,12 @@ def setting(default: object, about: str, low: float, high: float | None = None) 
 class Settings:
     """Checks every field against its type and range."""
 
-    def __new__(cls, *args: Any, **given: Any) -> Self:
+    def __new__(cls, *args: object, **given: object) -> Self:
         cls._refuse_unknown(given)
         return super().__new__(cls)
 
     @classmethod
-    def _refuse_unknown(cls, given: Mapping[str, Any]) -> None:
+    def _refuse_unknown(cls, given: Mapping[str, object]) -> None:
         known = [spec.name for spec in fields(cls)]  # type: ignore[arg-type]
         for name in given:
             if name not in known:
@@ -65,7 +65,7 @@ class Settings:
         return cls(**{**cls.derived(values), **values})
 
     @classmethod
-    def derived(cls, given: Mapping[str, Any]) -> dict[str, object]:
+    def derived(cls, given: Mapping[str, object]) -> dict[str, object]:
         """Defaults that depend on other given fields."""
         return {}
 
@@ -177,7 +177,7 @@ class WorkerSettings(Settings):
     log_tracebacks: bool = setting(False, "log the traceback of a handler's error", 0)
 
     @classmethod
-    def derived(cls, given: Mapping[str, Any]) -> dict[str, object]:
+    def derived(cls, given: Mapping[str, object]) -> dict[str, object]:
         lease = given.get("lease")
         if isinstance(lease, int | float) and 0 < lease < 3 * RENEW_EVERY:
             return {"renew_every": lease / 3}

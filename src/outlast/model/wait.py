@@ -91,7 +91,7 @@ def read_wait(fields: Any) -> Wait | None:
     return Wait(name, WaitKind(kind), tuple(subjects), *rest)
 
 
-def wait_seconds(option: str, value: Any) -> float:
+def wait_seconds(option: str, value: object) -> float:
     """A duration as seconds: a number, a timedelta, or a text such as "90s", "2h" or "3d"."""
     if isinstance(value, str):
         if (parsed := duration_seconds(value)) is None:

@@ -65,7 +65,7 @@ class BridgeState:
     def duplicates(self) -> int:
         return self.received - self.stored
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         given = {name: getattr(self, name) for name in self.__slots__}
         moments = ("message_at", "seen_at")
         given |= {one: given[one] and given[one].isoformat() for one in moments}

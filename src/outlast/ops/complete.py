@@ -4,7 +4,6 @@ neither."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..model.errors import ClaimLost
 from ..model.outcome import Transition
@@ -16,7 +15,7 @@ from .streams import stream_statements
 
 def complete(
     transition: Transition,
-    events: Sequence[dict[str, Any]] = (),
+    events: Sequence[dict[str, object]] = (),
     stream_limit: int = 0,
 ) -> Op[None]:
     """Finish, or raise and thereby roll back the handler's writes. Jobs that the handler enqueued

@@ -140,7 +140,7 @@ def set_paused(queue: str, paused: bool, by: str) -> Op[None]:
         )
 
 
-def record_actions(kind: str, data: Sequence[dict[str, Any]]) -> Op[None]:
+def record_actions(kind: str, data: Sequence[dict[str, object]]) -> Op[None]:
     """Record several actions of one kind that belong to no single job."""
     yield Statement(
         "record_action", rows=[{"job": None, "kind": kind, "data": json.dumps(one)} for one in data]

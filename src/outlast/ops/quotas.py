@@ -128,7 +128,7 @@ def _settle(reservation: str, counts: Counts) -> Op[Counts]:
     return Counter(settled)
 
 
-def _take(counts: Counts) -> Op[list[dict[str, Any]]]:
+def _take(counts: Counts) -> Op[list[dict[str, object]]]:
     """Count jobs, or raise QuotaExceeded; returns the counts that have a quota."""
     rows = _rows(counts)
     taken: Rows = yield Statement("take_quota", rows=rows)

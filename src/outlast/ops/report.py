@@ -308,7 +308,7 @@ def names_in(text: str | None) -> list[str] | None:
 _WORKER_COLUMNS = tuple(field.name for field in fields(WorkerInfo))
 
 
-def _duty(row: tuple[Any, ...]) -> Duty:
+def _duty(row: tuple[object, ...]) -> Duty:
     name, every, next_at, worker, succeeded_at, *rest = row
     return Duty(name, every, to_datetime(next_at), worker, to_datetime(succeeded_at), *rest)  # type: ignore[arg-type]
 
@@ -326,6 +326,6 @@ def _attempt(row: tuple[Any, ...]) -> Attempt:
     )
 
 
-def _event(row: tuple[Any, ...]) -> Event:
+def _event(row: tuple[object, ...]) -> Event:
     seq, attempt, kind, data, at = row
     return Event(seq, attempt, kind, lenient_json(data), to_datetime(at))  # type: ignore[arg-type]

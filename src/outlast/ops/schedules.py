@@ -75,7 +75,7 @@ def report(name: str, reach: Access = ALL_JOBS) -> Op[ScheduleReport]:
     return ScheduleReport(shown, _next_runs(stored), [read_job(job) for job in jobs], actions)
 
 
-def _actions(name: str, reach: Access) -> Op[list[dict[str, Any]]]:
+def _actions(name: str, reach: Access) -> Op[list[dict[str, object]]]:
     """The recorded actions of a schedule, without those of another tenant's schedule of this
     name."""
     given = {"data": _contains("schedule", name), "limit": SHOWN_ACTIONS}
@@ -208,7 +208,7 @@ def change(
     return (yield from schedule(name, reach))
 
 
-def _replaced(given: Mapping[str, Any]) -> dict[str, None]:
+def _replaced(given: Mapping[str, object]) -> dict[str, None]:
     """A period replaces a cron expression, even a changed one, and vice versa."""
     if given.get("every") is not None:
         return {"cron": None, "tz": None}
@@ -286,7 +286,7 @@ def _record(
     kind: str,
     on: ScheduleDefinition | StoredSchedule,
     by: str,
-    data: Mapping[str, Any],
+    data: Mapping[str, object],
     action: str = "",
 ) -> Op[None]:
     owner = {"tenant": on.tenant, "queue": on.queue}  # the owner decides who may see the record

@@ -30,7 +30,7 @@ from .signals import CheckSignal, NewSignal, SentSignal, keep_and_wake
 MAX_LINKS_SHOWN = 100
 
 # The JSON schema of a signal's value, by task and name; raises if the task does not take it.
-SignalForm = Callable[[str, str], Mapping[str, Any] | None]
+SignalForm = Callable[[str, str], Mapping[str, object] | None]
 
 
 def create_link(

@@ -27,7 +27,7 @@ class StreamPage(NamedTuple):
     more: bool  # there may be more rows already
 
 
-def store_stream(rows: Sequence[Mapping[str, Any]], limit: int, channel: str = "") -> Op[int]:
+def store_stream(rows: Sequence[Mapping[str, object]], limit: int, channel: str = "") -> Op[int]:
     """Store output of claims that still hold, in one round trip. Readers are notified on
     `channel`."""
     statements = stream_statements(rows, limit)

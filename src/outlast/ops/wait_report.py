@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from ..model.humanize import format_duration
 from ..model.job import Job
@@ -105,13 +104,13 @@ def current_waits(jobs: Sequence[Job]) -> Op[dict[str, WaitRecord]]:
     return {id: _wait(*columns) for id, *columns in rows}
 
 
-def wait_forms(id: str) -> Op[dict[str, Mapping[str, Any]]]:
+def wait_forms(id: str) -> Op[dict[str, Mapping[str, object]]]:
     """The JSON schemas of the typed signals that a job waits for, by name."""
     rows: Rows = yield Statement("wait_form", {"id": id})
     return json.loads(rows[0][0]) if rows else {}
 
 
-def _wait(name: str, kind: str, subjects: str, *rest: Any) -> WaitRecord:
+def _wait(name: str, kind: str, subjects: str, *rest: object) -> WaitRecord:
     since, until, ended_at = (to_datetime(moment) for moment in rest[:3])
     return WaitRecord(name, kind, tuple(json.loads(subjects)), since, until, ended_at, *rest[3:])  # type: ignore[arg-type]
 

@@ -186,7 +186,7 @@ class StreamSource:
         self._wakeup.end_wait()
         self._wakeup.set()
 
-    def _stream_params(self) -> dict[str, Any]:
+    def _stream_params(self) -> dict[str, object]:
         params = {
             "worker": self._session.name,
             "tasks": ",".join(self._runner.registry.names()),

@@ -22,11 +22,11 @@ ENCODING_ERRORS = (ValueError, TypeError, OverflowError, RecursionError)
 class Session(AbstractContextManager["Session"], Protocol):
     """A connection in use for one operation: exit commits, exit by an error rolls back."""
 
-    def execute_step(self, step: Step) -> Any: ...
+    def execute_step(self, step: Step) -> object: ...
 
 
 class AsyncSession(AbstractAsyncContextManager["AsyncSession"], Protocol):
-    async def execute_step(self, step: Step) -> Any: ...
+    async def execute_step(self, step: Step) -> object: ...
 
 
 def drive(op: Op[T], session: Session, first: Step | None = None) -> T:

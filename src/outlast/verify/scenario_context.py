@@ -64,7 +64,7 @@ class ScenarioContext:
         self.claims += claims
         return claims
 
-    def enqueue_and_claim(self, number: int = 1, *states: str, **options: Any) -> list[Claim]:
+    def enqueue_and_claim(self, number: int = 1, *states: str, **options: object) -> list[Claim]:
         """Claimed jobs, as if their handlers had started."""
         self.enqueue(number, *states, **options)
         return self.record_begun(self.claim(number))

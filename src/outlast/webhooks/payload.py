@@ -7,7 +7,6 @@ replaced by its size and the path where it can be read.
 from __future__ import annotations
 
 import json
-from typing import Any
 from urllib.parse import quote
 
 from ..model.blob import Blob
@@ -24,7 +23,7 @@ JOB_FIELDS = (
 )  # fmt: skip
 
 
-def event_payload(type: str, data: Any, delivery: Job) -> bytes:
+def event_payload(type: str, data: object, delivery: Job) -> bytes:
     """A message with the sender's own data."""
     return _encode(type, delivery.created_at.isoformat(), data)
 
@@ -53,7 +52,7 @@ def headers(delivery: Job, about: Job | None) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _result_field(job: Job) -> dict[str, Any]:
+def _result_field(job: Job) -> dict[str, object]:
     by_reference = isinstance(job.result, Blob)
     size = job.result.size if by_reference else len(json.dumps(job.result))
     if size <= MAX_RESULT_BYTES and not by_reference:
@@ -61,6 +60,6 @@ def _result_field(job: Job) -> dict[str, Any]:
     return {"result_bytes": size, "result_at": f"/api/v1/jobs/{job.id}/result"}
 
 
-def _encode(type: str, timestamp: str, data: Any) -> bytes:
+def _encode(type: str, timestamp: str, data: object) -> bytes:
     message = {"type": type, "timestamp": timestamp, "data": data}
     return json.dumps(message, separators=(",", ":")).encode()

@@ -216,7 +216,7 @@ class Context:
         self,
         subject: object,
         /,
-        type: Any = None,
+        type: object = None,
         timeout: Duration | None = None,
         *,
         name: str | None = None,
@@ -225,7 +225,7 @@ class Context:
         `JobCancelled` if it has none. Of a flow: how many of its jobs ended in each state."""
         return self._wait(self.waits.end_of(subject, type, timeout, name))
 
-    def _wait(self, wait: StepGenerator) -> Any:
+    def _wait(self, wait: StepGenerator) -> object:
         self._check_not_completing("wait")
         if not self.can_wait:
             raise Unsupported(reason="a batch handler cannot wait: enqueue a job that does")
@@ -283,12 +283,12 @@ class Context:
         """The handler has ended: what a thread or task of it enqueues from now on would be lost."""
         self._lost = True
 
-    def _record(self, kind: str, data: dict[str, Any]) -> None:
+    def _record(self, kind: str, data: dict[str, object]) -> None:
         self._check()
         text = json.dumps({name: _storable(value) for name, value in data.items()})
         self._add_event(self._claim, kind, text)
 
-    def _events_to_store(self) -> list[dict[str, Any]]:
+    def _events_to_store(self) -> list[dict[str, object]]:
         return self._pending_events(self._claim)
 
     def _output_to_store(self) -> OutputRows:
@@ -322,7 +322,7 @@ class Context:
         self.completed, self.result = True, result
 
 
-def _storable(value: object) -> Any:
+def _storable(value: object) -> object:
     """The value itself if it is JSON and not too long, else as much of it as can be told."""
     try:
         if isinstance(value, str):

@@ -201,7 +201,7 @@ class InProcessExecution(SingleExecution):
 
 class AsyncExecution(InProcessExecution):
     def call(self, arguments: dict[str, object], threads: Executor) -> Awaitable[Any]:
-        handler: Awaitable[Any] = self.definition.handler(**arguments)
+        handler: Awaitable[object] = self.definition.handler(**arguments)
         return handler
 
     def interrupt(self, body: asyncio.Task[AttemptEnd] | None) -> None:

@@ -31,7 +31,7 @@ _RANDOM_BITS = (1 << 62) - 1  # the random bits of an id
 
 
 def read_followups(
-    data: Sequence[dict[str, Any]], claim: Claim, reach: Access
+    data: Sequence[dict[str, object]], claim: Claim, reach: Access
 ) -> tuple[NewJob, ...]:
     """The jobs, or an InvalidOption that explains what is wrong."""
     jobs = _parse(data)
@@ -66,7 +66,7 @@ def _parse(data: object) -> tuple[NewJob, ...]:
         raise _invalid_jobs(f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]) from None
 
 
-def read_template(data: Mapping[str, Any], reach: Access) -> dict[str, Any]:
+def read_template(data: Mapping[str, object], reach: Access) -> dict[str, object]:
     """The columns of the jobs of a schedule that a remote worker declares, of any tenant."""
     job = _parse([{**data, "id": _NO_ID}])[0]
     _check(job, job.tenant, _NO_ID, reach)

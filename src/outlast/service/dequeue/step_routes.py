@@ -98,7 +98,7 @@ async def slow_lane_down(call: RequestContext) -> ClosedLane:
     return ClosedLane(closed_until=closed_until)
 
 
-def _job_json(job: Job) -> dict[str, Any]:
+def _job_json(job: Job) -> dict[str, object]:
     """A job as in all responses, with the blob that its result refers to, for readers with
     access."""
     job_json = job.as_json()

@@ -25,7 +25,7 @@ class LostCommits(NamedTuple):
     until: float
 
 
-def run_watched_worker(work: Workload, url: str, settings: dict[str, Any], number: int) -> None:
+def run_watched_worker(work: Workload, url: str, settings: dict[str, object], number: int) -> None:
     """In a child: a worker that records its accepted outcomes, with the server."""
     work.use_prepared(replace(work.workspace, url=url))
     operations = (local, "finish_and_claim"), (finisher, "finish"), (finisher, "finish_with_keys")

@@ -18,7 +18,7 @@ import faulthandler
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..checks.checker import check
 from ..checks.evidence import collect
@@ -129,7 +129,7 @@ def take_route(work: Workload, routes: Mapping[str, str], number: int) -> str:
 
 
 def run_routed_worker(
-    work: Workload, routes: Mapping[str, str], settings: dict[str, Any], number: int
+    work: Workload, routes: Mapping[str, str], settings: dict[str, object], number: int
 ) -> None:
     run_watched_worker(work, take_route(work, routes, number), settings, number)
 

@@ -49,7 +49,7 @@ SIDES = ("left", "right")  # names of connections; each prefers one server
 
 class SplitBrain(Failover):
     columns = ("failovers", "enqueued", "lost", "contested", "refused")
-    worker_settings: ClassVar[dict[str, Any]] = {"lease": 6.0, "renew_every": 2.0}
+    worker_settings: ClassVar[dict[str, object]] = {"lease": 6.0, "renew_every": 2.0}
     jobs_per_second = 80.0
     drain_within_s = 5.0  # lost acknowledged jobs never start
 

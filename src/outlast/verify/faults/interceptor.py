@@ -88,7 +88,7 @@ class Interceptor:
                 def execute(self, *args: Any) -> Any:
                     return interceptor._around(str(args[0]), partial(super().execute, *args))
 
-                def executemany(self, *args: Any) -> Any:
+                def executemany(self, *args: object) -> object:
                     return interceptor._around(str(args[0]), partial(super().executemany, *args))
 
                 def cursor(self, factory: Any = TrappedCursor) -> Any:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from ...model.errors import Unsupported
 from ..children import Children
@@ -29,7 +28,7 @@ class PatroniNode:
         self.folder = folder / ports.name
         self.patroni: OwnProcess | None = None  # None until `make`
 
-    def make(self, program: str, config: Mapping[str, Any], user: str | None) -> None:
+    def make(self, program: str, config: Mapping[str, object], user: str | None) -> None:
         self.folder.mkdir(mode=0o700)
         file = self.folder / "patroni.json"
         file.write_text(json.dumps(config, indent=2))
@@ -86,12 +85,14 @@ class PatroniNode:
             raise Unsupported(reason=f"{self.ports.name} does not answer: {error}") from error
         return row[0] if row else None
 
-    def members(self) -> Sequence[Mapping[str, Any]]:
+    def members(self) -> Sequence[Mapping[str, object]]:
         """The cluster as this node's Patroni sees it; empty if it does not answer."""
         connection = http.client.HTTPConnection(HOST, self.ports.rest, timeout=REST_TIMEOUT_S)
         try:
             connection.request("GET", "/cluster")
-            members: list[dict[str, Any]] = json.loads(connection.getresponse().read())["members"]
+            members: list[dict[str, object]] = json.loads(connection.getresponse().read())[
+                "members"
+            ]
         except (OSError, http.client.HTTPException, ValueError, KeyError):
             return ()
         finally:

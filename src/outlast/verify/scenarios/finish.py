@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from ...model.lifecycle import Outcome
 from ..scenario_context import ANY_FINAL_STATE, ScenarioContext
@@ -26,7 +25,7 @@ OUTCOMES: dict[str, tuple[Outcome, tuple[str, ...], dict[str, object]]] = {
 
 
 def _finish(
-    outcome: Outcome, states: tuple[str, ...], options: dict[str, Any], ctx: ScenarioContext
+    outcome: Outcome, states: tuple[str, ...], options: dict[str, object], ctx: ScenarioContext
 ) -> Iterator[None]:
     (claim,) = ctx.enqueue_and_claim(1, *states, **options)
     yield
