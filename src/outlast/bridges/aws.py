@@ -63,7 +63,7 @@ class AwsClient:
         require_client("boto3", "sqs", service.upper())
         self.service = service
         self._endpoint, self._region, self._session = endpoint, region, session
-        self._client: Any = None
+        self._client: object = None
         self._threads: ThreadPoolExecutor | None = None
 
     async def open(self, threads: int) -> None:
@@ -99,7 +99,7 @@ class AwsClient:
             raise SinkDown("it is not open")
         return self._client
 
-    async def call(self, method: str, **given: Any) -> dict[str, Any]:
+    async def call(self, method: str, **given: object) -> dict[str, Any]:
         with outages():
             answer: dict[str, Any] = await self._in_thread(getattr(self.boto, method), **given)
         return answer

@@ -51,7 +51,7 @@ class Kafka:
         *,
         topic: Target,
         group: str | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, object] | None = None,
         redelivery: float = DEFAULT_REDELIVERY_S,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
@@ -157,7 +157,7 @@ class Kafka:
 
     def _produce(self, producer: Producer, messages: Sequence[Message]) -> list[object]:
         """The errors of messages, by position; None for each that all replicas have."""
-        reports: list[Any] = [NO_REPORT] * len(messages)
+        reports: list[object] = [NO_REPORT] * len(messages)
         for position, message in enumerate(messages):
             topic = name_of(self._topic, message)
             if isinstance(topic, Retry):

@@ -24,7 +24,7 @@ Place = tuple[str, int, int]  # topic, partition, offset
 class GroupMember:
     """A member of the group and its received records. Used by one thread, except for `lag`."""
 
-    def __init__(self, options: dict[str, Any], topic: str) -> None:
+    def __init__(self, options: dict[str, object], topic: str) -> None:
         from confluent_kafka import Consumer
 
         self.client: Consumer = Consumer(options)

@@ -6,7 +6,6 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
 
 import click
 

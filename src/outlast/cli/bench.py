@@ -76,7 +76,7 @@ def bench(url: str | None, schema: str | None, as_json: bool, **plan: Any) -> No
         console().print(table(columns, _rows(results)))
 
 
-def _rows(results: dict[str, Any]) -> Iterator[list[Any]]:
+def _rows(results: dict[str, Any]) -> Iterator[list[object]]:
     for name, cell in results["cells"].items():
         for figure, unit in cell["units"].items():
             values = sorted(sample[figure] for sample in cell["samples"])

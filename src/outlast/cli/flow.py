@@ -264,7 +264,7 @@ def flows(ol: Outlast, as_json: bool, **chosen: Any) -> None:
     )
 
 
-def _rows(flows: Iterable[FlowState]) -> Iterable[Sequence[Any]]:
+def _rows(flows: Iterable[FlowState]) -> Iterable[Sequence[object]]:
     for one in flows:
         jobs = counts_text(one.counts)
         yield [one.id, one.name, one.key, one.state, one.ended, one.total, jobs, one.created_at]

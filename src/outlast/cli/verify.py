@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from .default_group import SpellingGroup
@@ -53,7 +51,7 @@ def crash(**options: object) -> None:
     """
 )
 @campaign_options
-def zombie(**options: Any) -> None:
+def zombie(**options: object) -> None:
     """Freeze owners until another worker has their jobs: their later writes are rejected."""
     from ..verify.campaigns.zombie import ZombieCampaign
 

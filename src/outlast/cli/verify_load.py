@@ -177,7 +177,7 @@ def flows(**options: object) -> None:
 @enqueue_budget_option
 @first_option
 @load_options
-def lanes(old_snapshot: bool, **options: Any) -> None:
+def lanes(old_snapshot: bool, **options: object) -> None:
     """Run limited and ordered queues while workers are killed and limits changed.
 
     One of the queues has 1,000 lanes with a limit of 1 to 3. A worker is killed every second, and
@@ -203,7 +203,7 @@ def lanes(old_snapshot: bool, **options: Any) -> None:
 @enqueue_budget_option
 @first_option
 @load_options
-def waits(**options: Any) -> None:
+def waits(**options: object) -> None:
     """Race signals with waits and time-outs while workers and senders are killed.
 
     Early, double and late signals, some in transactions that commit late or not at all. Checks that
@@ -250,7 +250,7 @@ def schedules(**options: Any) -> None:
     run_load_campaign(kind, options, f" --store {store}{_rerun_options(options)}")
 
 
-def _rerun_options(options: dict[str, Any]) -> str:
+def _rerun_options(options: dict[str, object]) -> str:
     points = f" --points {options['points']}" if options["points"] else ""
     budget = f" --budget {options['budget']:g}" if options["budget"] else ""
     return points + budget

@@ -24,7 +24,7 @@ from .asgi import JobEvents, SessionMiddleware, lifespan
 __all__ = ["JobEvents", "SessionMiddleware", "bound_session", "lifespan"]
 
 
-def bound_session(ol: Outlast, session: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
+def bound_session(ol: Outlast, session: Callable[..., object]) -> Callable[..., AsyncIterator[Any]]:
     """A dependency: the request's session, as `session` provides it, joined by every enqueue
     without `conn` until the endpoint has ended. For asyncio sessions in `async def` endpoints, and
     blocking ones in `def` endpoints.
@@ -32,7 +32,7 @@ def bound_session(ol: Outlast, session: Callable[..., Any]) -> Callable[..., Asy
     It is a coroutine also for blocking sessions: FastAPI runs others in a thread, with a context of
     its own, where a bound session would be lost."""
 
-    async def joined(found: Any = Depends(session)) -> AsyncIterator[Any]:  # noqa: B008
+    async def joined(found: object = Depends(session)) -> AsyncIterator[Any]:
         with ol.bind(found):
             yield found
 

@@ -136,8 +136,8 @@ class _GraphBuilder:
             copy.when = copy.when or copy.call.options.when
 
     def add_part(
-        self, part: Any, after: list[Any], team: str | None = None, when: str | None = None
-    ) -> list[Any]:
+        self, part: Any, after: list[object], team: str | None = None, when: str | None = None
+    ) -> list[object]:
         """Add a part after other nodes and return its last nodes. An empty group returns the nodes
         that it follows."""
         _refuse_inner_keys(part)
@@ -183,7 +183,7 @@ def _node(call: Call) -> Node:
 def _resolve_prerequisites(nodes: Sequence[Node]) -> list[list[str]]:
     """For each node the ids of its prerequisites, without duplicates, in the order given."""
     by_object = {id(node): node.id for node in nodes} | {id(node.call): node.id for node in nodes}
-    names: dict[tuple[Any, str], str] = {}
+    names: dict[tuple[object, str], str] = {}
     problems: list[Problem] = []
     for number, node in enumerate(nodes):
         if node.name is not None and names.setdefault((node.flow, node.name), node.id) != node.id:

@@ -332,7 +332,7 @@ def _check(name: str, value: object, default: object, rule: Mapping[str, Any]) -
         )
 
 
-def _parse(variable: str, text: str, default: Any) -> Any:
+def _parse(variable: str, text: str, default: Any) -> object:
     if isinstance(default, bool):
         if text.lower() in {"1", "true", "yes", "on"}:
             return True

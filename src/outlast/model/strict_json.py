@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any
 
 
-def read(text: str) -> Any:
+def read(text: str) -> object:
     """Parse JSON; raises ValueError, or RecursionError for excessive nesting."""
     return json.loads(text, parse_constant=_refuse, object_pairs_hook=_object)
 

@@ -30,7 +30,7 @@ class BridgeReport:
     lag: int | None = None  # None: unknown
     error: str | None = None
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         return {
             "kind": self.kind, "name": self.name, "broker": self.broker, "task": self.task,
             "queues": json.dumps(self.queues), "received": self.received, "stored": self.stored,

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..model.errors import InvalidOption, JobNotFound, KeyConflict, TooLate
 from ..model.fired_ticks import FiredTicks
@@ -153,7 +153,7 @@ def _decide(schedule: StoredSchedule, spec: ScheduleSpec, runs: Mapping[str, Run
 def _job(
     schedule: StoredSchedule,
     spec: ScheduleSpec,
-    template: Mapping[str, Any],
+    template: Mapping[str, object],
     tick: float,
     after: tuple[str, ...],
 ) -> NewJob:

@@ -192,7 +192,7 @@ class LossEvent:
 
     kind: str
     at: datetime
-    data: dict[str, Any]
+    data: dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)

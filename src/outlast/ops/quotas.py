@@ -140,7 +140,7 @@ def _take(counts: Counts) -> Op[list[dict[str, object]]]:
     return [row for row in rows if (row["queue"], row["lane"]) in found]
 
 
-def _rows(counts: Counts) -> list[dict[str, Any]]:
+def _rows(counts: Counts) -> list[dict[str, object]]:
     return [
         {"queue": queue, "lane": lane, "asked": number}
         for (queue, lane), number in sorted(counts.items())

@@ -224,7 +224,7 @@ class BoundedServer(uvicorn.Server):
 def _protocol_factory(
     connections: Connections, timeouts: ConnectionTimeouts
 ) -> Callable[..., BoundedProtocol]:
-    def made(**options: Any) -> BoundedProtocol:
+    def made(**options: object) -> BoundedProtocol:
         return BoundedProtocol(connections=connections, timeouts=timeouts, **options)
 
     return made

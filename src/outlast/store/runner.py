@@ -6,7 +6,7 @@ Only here does a generator of statements meet a connection; the two differ only 
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from ..model.errors import OutlastError, StoreError
 from ..model.safe_text import error_summary
@@ -33,7 +33,7 @@ def drive(op: Op[T], session: Session, first: Step | None = None) -> T:
     """Run an operation to its end; `first` is the step that a started operation has yielded."""
     try:
         with session:
-            answer: Any = None
+            answer: object = None
             try:
                 while True:
                     step, first = first or op.send(answer), None
@@ -52,7 +52,7 @@ def drive(op: Op[T], session: Session, first: Step | None = None) -> T:
 async def adrive(op: Op[T], session: AsyncSession) -> T:
     try:
         async with session:
-            answer: Any = None
+            answer: object = None
             try:
                 while True:
                     step = op.send(answer)

@@ -10,7 +10,7 @@ def test_an_order_is_charged(outlast):             # the fixture of the pytest p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .assertions import assert_enqueued, refute_enqueued
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Imported when first used: pytest imports the plugin of this package in every run."""
     if name not in _HOMES:
         raise AttributeError(f"module 'outlast.testing' has no attribute {name!r}")

@@ -67,7 +67,7 @@ class RecordedContext(Context):
     def new_jobs(self) -> list[NewJob]:
         return self.jobs
 
-    def completing(self, result: Any = None) -> CompletionTransaction:
+    def completing(self, result: object = None) -> CompletionTransaction:
         raise Unsupported(
             reason="completing() needs a job in a database: enqueue the task and drain(ol)"
         )
@@ -114,7 +114,9 @@ def context(
 class _MemoryOperations:
     """Runs the operations of a context without a database: steps, results, closed lanes."""
 
-    def __init__(self, claim: Claim, steps: Mapping[str, Any], results: Iterable[Any]) -> None:
+    def __init__(
+        self, claim: Claim, steps: Mapping[str, object], results: Iterable[object]
+    ) -> None:
         self.steps = {name: json.dumps(value) for name, value in steps.items()}
         self.slowed_down: list[float] = []
         self._claim = claim
@@ -122,7 +124,7 @@ class _MemoryOperations:
 
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         with closing(operation(*args, **kwargs)) as op:
-            answer: Any = None
+            answer: object = None
             try:
                 while True:
                     answer = self._answer(op.send(answer))
@@ -132,7 +134,7 @@ class _MemoryOperations:
     async def arun(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         return self.run(operation, *args, **kwargs)
 
-    def _answer(self, step: object) -> Any:
+    def _answer(self, step: object) -> object:
         if isinstance(step, Pipeline):
             return [self._answer(statement) for statement in step]
         assert isinstance(step, Statement)
@@ -154,7 +156,7 @@ class _MemoryOperations:
         """Jobs that have succeeded with the given results, all on the first page."""
         return [] if after >= 0 else [self._row(n, value) for n, value in enumerate(self._results)]
 
-    def _row(self, place: int, result: Any) -> Row:
+    def _row(self, place: int, result: object) -> Row:
         facts = {
             **dict.fromkeys(JOB_COLUMNS), **self._claim._asdict(), "id": new_job_id(),
             "state": State.SUCCEEDED, "args": "{}", "result": json.dumps(result),

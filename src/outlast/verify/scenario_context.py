@@ -104,7 +104,7 @@ class ScenarioContext:
         return build_jobs([call] * number)
 
     def finish(
-        self, ends: Sequence[tuple[Claim, AttemptEnd]], events: Sequence[dict[str, Any]] = ()
+        self, ends: Sequence[tuple[Claim, AttemptEnd]], events: Sequence[dict[str, object]] = ()
     ) -> Finished:
         """Report outcomes, and record the responses in the ledger."""
         transitions = [decide(claim, ended, FAST_RETRY, 0.5) for claim, ended in ends]

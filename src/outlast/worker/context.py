@@ -177,7 +177,7 @@ class Context:
         call = partial(fn, *args, **kwargs)
         return self._steps.arun(name, call) if in_event_loop() else self._steps.run(name, call)
 
-    def steps(self, calls: Mapping[str, Callable[[], Any]], limit: int = 4) -> Any:
+    def steps(self, calls: Mapping[str, Callable[[], object]], limit: int = 4) -> Any:
         """Several steps at once, at most `limit` of them: a dict of what each gave. All that began
         have ended when this returns or raises."""
         run = self._steps.arun_all if in_event_loop() else self._steps.run_all

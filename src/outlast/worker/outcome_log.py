@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from typing import Any
 
 from ..model.claim import Claim
 from ..model.lifecycle import State
@@ -54,7 +53,7 @@ def log_success_of(job: InFlight | None, claim: Claim, now: float) -> None:
               extra=facts)  # fmt: skip
 
 
-def _facts(claim: Claim, transition: Transition, error: dict[str, str]) -> dict[str, Any]:
+def _facts(claim: Claim, transition: Transition, error: dict[str, str]) -> dict[str, object]:
     return {
         **log_fields(claim),
         "outcome": str(transition.outcome),

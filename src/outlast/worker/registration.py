@@ -10,7 +10,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from json import dumps
-from typing import Any
 
 from ..loops import Backoff
 from ..model.errors import PERMANENT_ERRORS, StoreError
@@ -67,7 +66,7 @@ class Registration:
         self.proven = asyncio.Event()  # liveness lock held, listening for notifications
         self._watch_failed = False
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         return registration_row(self._state, self._tasks(), self._concurrency)
 
     async def register(self) -> None:

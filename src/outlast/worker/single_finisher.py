@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..model.claim import Claim
 from ..model.errors import ClaimLost, OutlastError, StoreError
@@ -25,7 +25,7 @@ log = logging.getLogger("outlast.worker")
 
 T = TypeVar("T")
 R = TypeVar("R")
-Event = dict[str, Any]
+Event = dict[str, object]
 
 
 class SingleFinisher:

@@ -127,7 +127,7 @@ class Steps:
         self._output.stored(rows)
         return stored
 
-    def run(self, name: str, call: StepFunction) -> Any:
+    def run(self, name: str, call: StepFunction) -> object:
         return self.drive(self._step(name, call), name)
 
     async def arun(self, name: str, call: StepFunction) -> Any:
@@ -236,7 +236,7 @@ class ParallelSteps:
         self._given: dict[str, Any] = {}
         self._errors: dict[str, BaseException] = {}
 
-    def work(self, run: Callable[[str, StepFunction], Any]) -> None:
+    def work(self, run: Callable[[str, StepFunction], object]) -> None:
         while (step := self._next()) is not None:
             try:
                 self._given[step[0]] = run(*step)
@@ -288,7 +288,7 @@ def in_event_loop() -> bool:
     return True
 
 
-def _call(name: str, call: StepFunction) -> Any:
+def _call(name: str, call: StepFunction) -> object:
     given = call()
     if inspect.isawaitable(given):
         if inspect.iscoroutine(given):

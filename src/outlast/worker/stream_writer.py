@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from ..model.claim import Claim
 from ..model.stream import STREAM
@@ -36,8 +35,8 @@ class StreamWriter:
         store: Store,
         holds: Callable[[Claim], bool],
         number: Callable[[], int],
-        channel: Callable[[list[dict[str, Any]]], str],
-        on_drop: Callable[[dict[str, Any], Exception], None],
+        channel: Callable[[list[dict[str, object]]], str],
+        on_drop: Callable[[dict[str, object], Exception], None],
     ) -> None:
         self._store = store
         self._number = number
@@ -45,7 +44,7 @@ class StreamWriter:
         self._on_drop = on_drop
         self._limit = store.settings.stream_limit
         self._buffers = StreamBuffers(self._limit, holds, self._seal)
-        self._rows: deque[dict[str, Any]] = deque()
+        self._rows: deque[dict[str, object]] = deque()
         self._suspicion = RowSuspicion()
 
     def __len__(self) -> int:

@@ -107,7 +107,7 @@ class Celery:
 
     # Configure
 
-    def config_from_object(self, source: Any, silent: bool = False, **given: Any) -> None:
+    def config_from_object(self, source: object, silent: bool = False, **given: object) -> None:
         """Read settings from an object, or from a module by its name; with a `namespace`, those
         that begin with it, in capitals."""
         prefix = f"{given['namespace']}_" if given.get("namespace") else ""
@@ -176,7 +176,7 @@ class Celery:
 
         return register(functions[0]) if functions else register
 
-    def register_task(self, task: Any, **options: Any) -> CeleryTask:
+    def register_task(self, task: Any, **options: object) -> CeleryTask:
         """Of a class-based task: an instance, or the class."""
         made: CeleryTask = task() if isinstance(task, type) else task
         made.name = made.name or self.gen_task_name(type(made).__name__, type(made).__module__)
@@ -259,9 +259,9 @@ class Receivers:
     connect`."""
 
     def __init__(self) -> None:
-        self._functions: list[Callable[..., Any]] = []
+        self._functions: list[Callable[..., object]] = []
 
-    def connect(self, function: Callable[..., Any] | None = None, **_: Any) -> Any:
+    def connect(self, function: Callable[..., object] | None = None, **_: object) -> Any:
         if function is None:
             return self.connect
         self._functions.append(function)
@@ -298,7 +298,7 @@ def shared_task(*functions: Callable[..., Any], **options: Any) -> Any:
     return register(functions[0]) if functions else register
 
 
-def _public(source: object) -> dict[str, Any]:
+def _public(source: object) -> dict[str, object]:
     """The values of a module or object, without what it imports and defines."""
     named = {name: getattr(source, name) for name in dir(source) if not name.startswith("_")}
     return {k: v for k, v in named.items() if not (callable(v) or isinstance(v, ModuleType))}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...model.errors import InvalidOption
 from ...model.schedule import ScheduleOptions
@@ -22,7 +22,7 @@ ENTRY = ("task", "schedule", "args", "kwargs", "options", "relative")
 ONE_JOB_ONLY = ("countdown", "eta", "task_id", "link", "link_error")
 
 
-def read_beat_schedule(app: Celery, entries: Mapping[str, Any]) -> None:
+def read_beat_schedule(app: Celery, entries: Mapping[str, object]) -> None:
     """Declare a schedule for each entry."""
     for name, entry in entries.items():
         if not isinstance(entry, Mapping) or not {"task", "schedule"} <= entry.keys():

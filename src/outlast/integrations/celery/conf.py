@@ -17,7 +17,7 @@ from ...model.errors import InvalidOption
 from ...model.options import MAX_PRIORITY, check_whole
 from ...model.spelling import unknown_option
 
-DEFAULTS: dict[str, Any] = {
+DEFAULTS: dict[str, object] = {
     "accept_content": ["json"],
     "beat_schedule": {},
     "broker_url": None,  # for `drain_queue`, and for the direction of priorities
@@ -90,7 +90,7 @@ class CeleryConf:
             return None
         raise AttributeError(f"app.conf has no setting {name!r}")
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         self._given[name] = _checked(name, value)
 
     __getitem__ = __getattr__
@@ -99,7 +99,7 @@ class CeleryConf:
     def get(self, name: str, default: Any = None) -> Any:
         return getattr(self, name, default)
 
-    def update(self, *given: Mapping[str, Any], **more: Any) -> None:
+    def update(self, *given: Mapping[str, object], **more: object) -> None:
         for name, value in {**dict(*given), **more}.items():
             self[name] = value
 
@@ -139,7 +139,7 @@ def refuse_old_names(given: Iterable[str]) -> None:
         )
 
 
-def _checked(name: str, value: Any) -> Any:
+def _checked(name: str, value: Any) -> object:
     if name in REFUSED:
         raise InvalidOption(option=f"app.conf.{name}", reason=f"is not supported: {REFUSED[name]}")
     if name not in DEFAULTS and name not in WITHOUT_EFFECT:
@@ -153,7 +153,7 @@ def _checked(name: str, value: Any) -> Any:
     return value
 
 
-def _routes(given: Any) -> list[tuple[re.Pattern[str], Mapping[str, Any]]]:
+def _routes(given: object) -> list[tuple[re.Pattern[str], Mapping[str, object]]]:
     """Patterns with `*`, or regular expressions, and the options of the tasks that they fit."""
     if given is None:
         return []
@@ -164,7 +164,7 @@ def _routes(given: Any) -> list[tuple[re.Pattern[str], Mapping[str, Any]]]:
     return [_route(name, options) for name, options in given.items()]
 
 
-def _route_items(one: Any) -> list[tuple[re.Pattern[str], Mapping[str, Any]]]:
+def _route_items(one: object) -> list[tuple[re.Pattern[str], Mapping[str, object]]]:
     if isinstance(one, Mapping):
         return _routes(one)
     if isinstance(one, tuple | list) and len(one) == 2 and not callable(one[0]):
@@ -174,7 +174,7 @@ def _route_items(one: Any) -> list[tuple[re.Pattern[str], Mapping[str, Any]]]:
     raise _unsupported_route(one)
 
 
-def _route(name: Any, options: Any) -> tuple[re.Pattern[str], Mapping[str, Any]]:
+def _route(name: object, options: object) -> tuple[re.Pattern[str], Mapping[str, object]]:
     options = {"queue": options} if isinstance(options, str) else options
     if not isinstance(options, Mapping):
         raise _unsupported_route(options)

@@ -111,7 +111,7 @@ def following(embed: Mapping[str, Any]) -> list[Any]:
     return [*(embed.get("callbacks") or ()), *([then] if then is not None else ())]
 
 
-def _before(step: Mapping[str, Any], then: Any) -> dict[str, Any]:
+def _before(step: Mapping[str, Any], then: object) -> dict[str, object]:
     """A step of a chain, with those that follow it."""
     if step.get("subtask_type") is not None:
         return {"task": "celery.chain", "kwargs": {"tasks": [step, then]}, "subtask_type": "chain"}

@@ -87,7 +87,7 @@ Retry = RetryRequested
 def rebuilt(error: object) -> Exception:
     """The exception of a dead job, of the class that it had if this process has imported it. Of its
     arguments there is the message."""
-    facts: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
+    facts: Mapping[str, object] = error if isinstance(error, Mapping) else {}
     name, message = str(facts.get("type", "")), str(facts.get("message", ""))
     if name == "TimedOut":
         return TimeoutError(message)

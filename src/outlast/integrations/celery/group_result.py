@@ -69,7 +69,7 @@ class GroupResult:
             found.append(await one.aget(left, propagate))
         return found
 
-    def revoke(self, terminate: bool = False, **_: Any) -> None:
+    def revoke(self, terminate: bool = False, **_: object) -> None:
         for one in self.results:
             one.revoke(terminate)
 

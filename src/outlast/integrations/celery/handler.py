@@ -135,7 +135,7 @@ class TaskRun:
         self._hook(self._task.on_failure, error, *self._given, ErrorInfo(error))
         self._hook(self._task.after_return, FAILURE, error, *self._given, ErrorInfo(error))
 
-    def _hook(self, hook: Callable[..., None], *given: Any) -> None:
+    def _hook(self, hook: Callable[..., None], *given: object) -> None:
         """One that raises changes no outcome."""
         try:
             hook(*given)
@@ -143,7 +143,7 @@ class TaskRun:
             log.exception("%s of the task %s failed", hook.__name__, self._task.name)
 
 
-def _first_arguments(task: CeleryTask, ctx: Context, gets: str | None) -> Sequence[Any] | None:
+def _first_arguments(task: CeleryTask, ctx: Context, gets: str | None) -> Sequence[object] | None:
     """What comes before a call's own arguments. None: nothing is to be run."""
     match gets:
         case str() if gets == RESULT:
@@ -155,7 +155,7 @@ def _first_arguments(task: CeleryTask, ctx: Context, gets: str | None) -> Sequen
     return ()
 
 
-def _errback_arguments(task: CeleryTask, ctx: Context) -> Sequence[Any] | None:
+def _errback_arguments(task: CeleryTask, ctx: Context) -> Sequence[object] | None:
     """(request, exc, traceback) for a function that takes several, else the id of the job."""
     [failed] = list(ctx.prerequisites())
     error: Mapping[str, Any] = failed.error if isinstance(failed.error, dict) else {}

@@ -96,7 +96,7 @@ class AsyncResult:
 
     info = result
 
-    def _reported(self) -> dict[str, Any] | None:
+    def _reported(self) -> dict[str, object] | None:
         from .tasks import STATE_EVENT
 
         for event in reversed(self.app.ol.history(self.job_id)[1]):
@@ -171,7 +171,7 @@ class AsyncResult:
 
     # Act
 
-    def revoke(self, terminate: bool = False, **_: Any) -> None:
+    def revoke(self, terminate: bool = False, **_: object) -> None:
         """Cancel it if it has not begun; with `terminate`, ask a running one to stop, too."""
         job = self._found()
         if job is None or (job.state is State.RUNNING and not terminate):
@@ -228,7 +228,7 @@ class EagerResult(AsyncResult):
     async def aget(self, timeout: float | None = None, propagate: bool = True) -> Any:
         return self.get(timeout, propagate)
 
-    def revoke(self, terminate: bool = False, **_: Any) -> None:
+    def revoke(self, terminate: bool = False, **_: object) -> None:
         self._state = REVOKED
 
     def forget(self) -> None: ...
@@ -242,7 +242,7 @@ def refuse_in_task(disable: bool) -> None:
         )
 
 
-def refuse_callbacks(waiting: dict[str, Any]) -> None:
+def refuse_callbacks(waiting: dict[str, object]) -> None:
     for name in ("callback", "on_message"):
         if waiting.get(name) is not None:
             raise Unsupported(reason=f"get({name}=…) is not supported: use app.ol.events(…)")

@@ -44,7 +44,7 @@ def requested_retry(
     return RetryRequested(exc=exc, when=float(when))
 
 
-def refuse_changes(request: TaskRequest, changed: Mapping[str, Any]) -> None:
+def refuse_changes(request: TaskRequest, changed: Mapping[str, object]) -> None:
     """A job's arguments and options stay what they are."""
     given = {name: value for name, value in changed.items() if value is not None}
     same: dict[str, object] = {"args": request.args, "kwargs": request.kwargs}
@@ -57,13 +57,13 @@ def refuse_changes(request: TaskRequest, changed: Mapping[str, Any]) -> None:
             )
 
 
-def with_autoretry(task: CeleryTask, run: Callable[..., Any]) -> Callable[..., Any]:
+def with_autoretry(task: CeleryTask, run: Callable[..., object]) -> Callable[..., Any]:
     """The task's function, which asks for a retry where it raises one of `autoretry_for`."""
     if not task.autoretry_for:
         return run
 
     @wraps(run)
-    def retrying(*args: Any, **kwargs: Any) -> Any:
+    def retrying(*args: object, **kwargs: object) -> Any:
         try:
             return run(*args, **kwargs)
         except (TaskPredicate, *OUTCOMES):

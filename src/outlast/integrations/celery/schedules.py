@@ -25,7 +25,7 @@ class CrontabSchedule:
         day_of_week: Field = "*",
         day_of_month: Field = "*",
         month_of_year: Field = "*",
-        **others: Any,
+        **others: object,
     ) -> None:
         if others:
             reason = f"takes no {', '.join(sorted(others))}: its time zone is app.conf.timezone"
@@ -66,7 +66,7 @@ class CrontabSchedule:
 class IntervalSchedule:
     """`schedule(run_every=30)`: seconds, or a timedelta."""
 
-    def __init__(self, run_every: float | timedelta, relative: bool = False, **_: Any) -> None:
+    def __init__(self, run_every: float | timedelta, relative: bool = False, **_: object) -> None:
         self.run_every = run_every
 
 

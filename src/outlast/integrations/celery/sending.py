@@ -52,12 +52,12 @@ REFUSED = {
 def call_of(
     app: Celery,
     task: str,
-    args: Iterable[Any],
-    kwargs: Mapping[str, Any],
+    args: Iterable[object],
+    kwargs: Mapping[str, object],
     options: Mapping[str, Any],
     *,
     checked: bool = True,
-    **stored: Any,
+    **stored: object,
 ) -> Call:
     """A call of a task by its name. `stored` is what its handler needs beside the arguments."""
     known = app.tasks.get(task)
@@ -76,7 +76,7 @@ def call_of(
     return Call(definition_of(app, task), job_options(app, task, options), (), given)
 
 
-def job_options(app: Celery, task: str, given: Mapping[str, Any]) -> Options:
+def job_options(app: Celery, task: str, given: Mapping[str, object]) -> Options:
     """The options of one job: by the call, else the task, else its route, else the settings."""
     check_options(given)
     known, conf = app.tasks.get(task), app.conf
@@ -98,7 +98,7 @@ def job_options(app: Celery, task: str, given: Mapping[str, Any]) -> Options:
     )
 
 
-def _task_options(task: CeleryTask | None) -> dict[str, Any]:
+def _task_options(task: CeleryTask | None) -> dict[str, object]:
     names = ("queue", "priority", "expires", "time_limit")
     found = {name: getattr(task, name, None) for name in names}
     return {name: value for name, value in found.items() if value is not None}
@@ -116,7 +116,7 @@ def _errback(app: Celery, signature: Any) -> Call:
     )
 
 
-def check_options(given: Mapping[str, Any]) -> None:
+def check_options(given: Mapping[str, object]) -> None:
     for name, value in given.items():
         if name == "serializer" and value == "json":
             continue
@@ -127,10 +127,10 @@ def check_options(given: Mapping[str, Any]) -> None:
 
 
 def check_arguments(
-    task: CeleryTask, args: list[Any], kwargs: dict[str, Any], *, following: bool
+    task: CeleryTask, args: list[object], kwargs: dict[str, object], *, following: bool
 ) -> None:
     """TypeError where the task cannot be called so, as Celery has it."""
-    first: tuple[Any, ...] = (None,) if following else ()
+    first: tuple[object, ...] = (None,) if following else ()
     try:
         inspect.signature(task.function).bind(*task.leading, *first, *args, **kwargs)
     except TypeError as error:
@@ -147,11 +147,11 @@ def definition_of(app: Celery, task: str) -> TaskDefinition:
 
 def elsewhere(  # noqa: PLR0913 - what is stored
     ctx: Context,
-    args: list[Any],
-    kwargs: dict[str, Any],
+    args: list[object],
+    kwargs: dict[str, object],
     *,
     gets: str | None = None,
-    then: list[Any] | None = None,
+    then: list[object] | None = None,
     retries: int = 0,
     task_id: str | None = None,
     ignore_result: bool | None = None,
@@ -173,7 +173,7 @@ def job_id_of(task_id: str) -> str:
         return str(uuid5(NAMESPACE_OID, f"celery:{task_id}"))
 
 
-def moment(app: Celery, name: str, given: Any) -> datetime:
+def moment(app: Celery, name: str, given: object) -> datetime:
     """A time; a naive one is in the time zone of the app."""
     if isinstance(given, str):
         try:
@@ -192,7 +192,7 @@ def _expires(app: Celery, given: Any) -> datetime | timedelta | float | None:
     return expires
 
 
-def _number(name: str, given: Any) -> float:
+def _number(name: str, given: object) -> float:
     if isinstance(given, timedelta):
         return given.total_seconds()
     if isinstance(given, bool) or not isinstance(given, int | float):
@@ -200,7 +200,7 @@ def _number(name: str, given: Any) -> float:
     return float(given)
 
 
-def listed(given: Any) -> list[Any]:
+def listed(given: object) -> list[Any]:
     if given is None:
         return []
     return list(given) if isinstance(given, list | tuple) else [given]

@@ -66,13 +66,13 @@ class Canvas:
 
     # The same for all
 
-    def delay(self, *args: Any, **kwargs: Any) -> Any:
+    def delay(self, *args: object, **kwargs: object) -> Any:
         return self.apply_async(args, kwargs)
 
-    async def adelay(self, *args: Any, **kwargs: Any) -> Any:
+    async def adelay(self, *args: object, **kwargs: object) -> Any:
         return await self.aapply_async(args, kwargs)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self.apply_async(args, kwargs)
 
     def apply_async(
@@ -129,7 +129,10 @@ class CelerySignature(Canvas):
         self.immutable = immutable
 
     def clone(
-        self, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any
+        self,
+        args: Iterable[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        **options: object,
     ) -> CelerySignature:
         """A copy; arguments come before its own, unless it is immutable."""
         made = copy(self)
@@ -141,7 +144,7 @@ class CelerySignature(Canvas):
 
     partial = clone
 
-    def set(self, immutable: bool | None = None, **options: Any) -> CelerySignature:
+    def set(self, immutable: bool | None = None, **options: object) -> CelerySignature:
         self.options |= options
         if immutable is not None:
             self.immutable = immutable
@@ -183,7 +186,7 @@ class CelerySignature(Canvas):
         whole = self.clone(args, kwargs, **options)
         return self._known_task().apply(whole.args, whole.kwargs, **whole.options)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call the task's function, here."""
         whole = self.clone(args, kwargs)
         return self._known_task()(*whole.args, **whole.kwargs)

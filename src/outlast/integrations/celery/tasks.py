@@ -70,16 +70,16 @@ class CeleryTask:
     def __init__(self) -> None:
         self._run = with_autoretry(self, self.run)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """A plain call, as a worker does it, too."""
         return self._run(*args, **kwargs)
 
     # Enqueue
 
-    def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
+    def delay(self, *args: object, **kwargs: object) -> AsyncResult:
         return self.apply_async(args, kwargs)
 
-    async def adelay(self, *args: Any, **kwargs: Any) -> AsyncResult:
+    async def adelay(self, *args: object, **kwargs: object) -> AsyncResult:
         return await self.aapply_async(args, kwargs)
 
     def apply_async(
@@ -129,7 +129,7 @@ class CeleryTask:
     def s(self, *args: Any, **kwargs: Any) -> CelerySignature:
         return self.signature(args, kwargs)
 
-    def si(self, *args: Any, **kwargs: Any) -> CelerySignature:
+    def si(self, *args: object, **kwargs: object) -> CelerySignature:
         """Immutable: it is not given the result of the job before it."""
         return self.signature(args, kwargs, immutable=True)
 
@@ -155,12 +155,12 @@ class CeleryTask:
 
     def retry(
         self,
-        args: Iterable[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
+        args: Iterable[object] | None = None,
+        kwargs: Mapping[str, object] | None = None,
         exc: BaseException | None = None,
         throw: bool = True,
         max_retries: int | None = None,
-        **options: Any,
+        **options: object,
     ) -> Exception:
         """Run it again, `countdown` seconds from now or at `eta`. Raises `Retry`, which ends this
         attempt; after `max_retries` of them `exc`, or MaxRetriesExceededError."""
@@ -172,7 +172,7 @@ class CeleryTask:
         return again
 
     def update_state(
-        self, task_id: str | None = None, state: str | None = None, meta: Any = None, **_: Any
+        self, task_id: str | None = None, state: str | None = None, meta: object = None, **_: object
     ) -> None:
         """Say how far it is: `AsyncResult.state` and `.info` show it while the job runs."""
         request = self.request
@@ -189,25 +189,35 @@ class CeleryTask:
     def before_start(self, task_id: str, args: list[Any], kwargs: dict[str, Any]) -> None: ...
 
     def on_success(
-        self, retval: Any, task_id: str, args: list[Any], kwargs: dict[str, Any]
+        self, retval: object, task_id: str, args: list[Any], kwargs: dict[str, Any]
     ) -> None: ...
 
     def on_failure(
-        self, exc: BaseException, task_id: str, args: list[Any], kwargs: dict[str, Any], einfo: Any
+        self,
+        exc: BaseException,
+        task_id: str,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        einfo: object,
     ) -> None: ...
 
     def on_retry(
-        self, exc: BaseException, task_id: str, args: list[Any], kwargs: dict[str, Any], einfo: Any
+        self,
+        exc: BaseException,
+        task_id: str,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        einfo: object,
     ) -> None: ...
 
     def after_return(
         self,
         status: str,
-        retval: Any,
+        retval: object,
         task_id: str,
         args: list[Any],
         kwargs: dict[str, Any],
-        einfo: Any,
+        einfo: object,
     ) -> None: ...
 
     # What it is
@@ -256,7 +266,7 @@ def make_task(function: Callable[..., Any], name: str, options: Mapping[str, Any
     return made
 
 
-def check_task_options(name: str, options: Mapping[str, Any]) -> None:
+def check_task_options(name: str, options: Mapping[str, object]) -> None:
     for option in options:
         if option in REFUSED:
             raise Unsupported(reason=f"{name}: {option}=… is not supported: {REFUSED[option]}")

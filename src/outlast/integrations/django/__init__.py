@@ -15,7 +15,7 @@ apps are ready.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ...task_decorator import TaskDecorator
@@ -35,7 +35,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in ("ol", "task"):
         from .client import default_app
 

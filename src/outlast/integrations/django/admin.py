@@ -34,14 +34,14 @@ class OutlastAdmin(admin.ModelAdmin):  # type: ignore[misc]
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
     def get_urls(self) -> list[Any]:
         name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
         return [path("", self.admin_site.admin_view(self.changelist_view), name=name)]
 
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: object = None) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
         if request.method == "POST":
@@ -52,7 +52,7 @@ class OutlastAdmin(admin.ModelAdmin):  # type: ignore[misc]
         """What the template shows."""
         raise NotImplementedError
 
-    def _page(self, request: HttpRequest, template: str, **values: Any) -> HttpResponse:
+    def _page(self, request: HttpRequest, template: str, **values: object) -> HttpResponse:
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
@@ -103,7 +103,7 @@ class JobAdmin(OutlastAdmin):
         filters = {name: request.GET.get(name) or None for name in ("state", "queue", "task")}
         return listed_jobs(request, filters)
 
-    def job_view(self, request: HttpRequest, id: Any) -> HttpResponse:
+    def job_view(self, request: HttpRequest, id: object) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
         if request.method == "POST":
@@ -170,5 +170,5 @@ def listed_jobs(request: HttpRequest, filters: dict[str, str | None]) -> dict[st
     return {"jobs": jobs, "filters": filters, "states": list(State), "next_page": next_page}
 
 
-def _pretty(value: Any) -> str:
+def _pretty(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.core.checks import CheckMessage, Error, Warning
 
 from ...model.errors import InvalidSetting
@@ -11,7 +9,7 @@ from .conf import read_settings
 from .database_url import refusal
 
 
-def check_outlast(**_: Any) -> list[CheckMessage]:
+def check_outlast(**_: object) -> list[CheckMessage]:
     from django.db import connections
 
     try:

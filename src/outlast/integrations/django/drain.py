@@ -39,7 +39,7 @@ class InlineDrain:
         self._store = app.store
         self._worker = new_instance_id()
         self._decide = OutcomePolicy(app.registry).decide
-        self._events: list[dict[str, Any]] = []
+        self._events: list[dict[str, object]] = []
 
     def run(self, *, scheduled: bool, limit: int) -> list[Job]:
         self._app._declare_queues()  # as a worker does when it starts
@@ -123,7 +123,7 @@ class ExecutionHere(Execution):
             return self.raised(error)
         return self.store_large(self.returned(result))
 
-    def _call(self) -> Callable[[], Any]:
+    def _call(self) -> Callable[[], object]:
         definition = self.definition
         if definition.batch is None:
             arguments = self.arguments()
@@ -139,7 +139,7 @@ class ExecutionHere(Execution):
         return call if definition.batch is None else partial(_only_result, call)
 
 
-def _only_result(call: Callable[[], Any]) -> Any:
+def _only_result(call: Callable[[], object]) -> object:
     results = results_of(call(), 1)
     if results is None:
         raise OutlastError("a batch task must return a list with one result for each item, or None")

@@ -8,7 +8,7 @@ from .conf import read_settings
 from .store import DjangoStore
 
 
-def create_tables(apps: Any, schema_editor: Any) -> None:
+def create_tables(apps: object, schema_editor: Any) -> None:
     """Bring the tables up to this release, in the migration's transaction. Nothing happens on
     another database than the one of the jobs, nor where the tables are up to date."""
     conf = read_settings()

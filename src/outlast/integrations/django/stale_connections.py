@@ -27,7 +27,7 @@ def with_fresh_connections(function: Handler) -> Handler:
         return _async_handler(function)
 
     @wraps(function)
-    def run(**arguments: Any) -> Any:
+    def run(**arguments: object) -> Any:
         close_stale()
         try:
             return function(**arguments)
@@ -42,7 +42,7 @@ def _async_handler(function: Handler) -> Handler:
     from asgiref.sync import sync_to_async
 
     @wraps(function)
-    async def arun(**arguments: Any) -> Any:
+    async def arun(**arguments: object) -> Any:
         if _used_elsewhere.is_set():
             await sync_to_async(close_stale)()
         try:

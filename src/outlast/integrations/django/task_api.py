@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import django
 
 BACKPORT = django.VERSION < (6, 0)
@@ -37,7 +35,7 @@ __all__ = [
 ]
 
 
-def assign(result: Any, **values: Any) -> None:
+def assign(result: object, **values: object) -> None:
     """Change a result in place. It is frozen for callers; backends are meant to do it so."""
     for name, value in values.items():
         object.__setattr__(result, name, value)

@@ -35,7 +35,7 @@ from .task_results import new_result, stored_result
 # Django's contract has no retries: a task that raised has failed. (A lost worker is no failure.)
 DEFAULTS = {"max_attempts": 1}
 
-_known: dict[str, Any] = {}  # Django's tasks that code has declared in this process, by path
+_known: dict[str, object] = {}  # Django's tasks that code has declared in this process, by path
 
 
 class TaskBackend(BaseTaskBackend):  # type: ignore[misc]
@@ -46,7 +46,7 @@ class TaskBackend(BaseTaskBackend):  # type: ignore[misc]
     supports_get_result = True
     supports_priority = True
 
-    def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
+    def __init__(self, alias: str, params: Mapping[str, object]) -> None:
         super().__init__(alias, params)
         try:
             self._job_options = Options.of({**DEFAULTS, **self.options})
@@ -61,7 +61,7 @@ class TaskBackend(BaseTaskBackend):  # type: ignore[misc]
         super().validate_task(task)
         _known.setdefault(task.module_path, task)
 
-    def enqueue(self, task: Any, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
+    def enqueue(self, task: object, args: Iterable[object], kwargs: Mapping[str, object]) -> Any:
         self.validate_task(task)
         result = new_result(task, self.alias, args, kwargs)
         call: Call = Call(

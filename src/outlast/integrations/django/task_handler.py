@@ -105,5 +105,5 @@ class TaskAttempt:
         job = self._ctx.job
         return isinstance(error, Permanent) or job.failures + 1 >= (job.max_attempts or 1)
 
-    def _end(self, status: Any, **values: Any) -> None:
+    def _end(self, status: object, **values: object) -> None:
         assign(self.result, status=status, finished_at=timezone.now(), **values)

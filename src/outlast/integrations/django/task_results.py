@@ -19,7 +19,9 @@ UNSPENT = {Outcome.RELEASED, Outcome.POSTPONED}  # the task was not tried, or as
 NO_EXCEPTION = "outlast.JobFailed"  # where the handler raised none: a lost worker, a cancel
 
 
-def new_result(task: Any, backend: str, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
+def new_result(
+    task: object, backend: str, args: Iterable[object], kwargs: Mapping[str, object]
+) -> Any:
     """A result before its job is there. Arguments that are no JSON are refused with TypeError."""
     return TaskResult(
         task=task,
@@ -62,7 +64,7 @@ def stored_result(task: Any, backend: str, job: Job, attempts: Sequence[Attempt]
     return result
 
 
-def _status(state: State) -> Any:
+def _status(state: State) -> object:
     match state:
         case State.RUNNING:
             return TaskResultStatus.RUNNING
@@ -73,14 +75,14 @@ def _status(state: State) -> Any:
     return TaskResultStatus.READY
 
 
-def _errors(job: Job, spent: Sequence[Attempt]) -> list[Any]:
+def _errors(job: Job, spent: Sequence[Attempt]) -> list[object]:
     found = [one.error for one in spent if isinstance(one.error, dict)]
     if not found and job.state in (State.DEAD, State.CANCELLED) and isinstance(job.error, dict):
         found = [job.error]
     return [_error(one) for one in found]
 
 
-def _error(error: Mapping[str, Any]) -> Any:
+def _error(error: Mapping[str, object]) -> object:
     kind = str(error.get("type", ""))
     if "." in kind:
         path = kind

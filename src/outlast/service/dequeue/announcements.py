@@ -7,7 +7,6 @@ must be of all tenants, as for a schedule that is made at run time. Announcement
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -26,8 +25,10 @@ log = logging.getLogger("outlast.service")
 
 class DeclaredSchedule(ClosedModel):
     name: str
-    spec: dict[str, Any] = Field(description="cron or every, tz, missed, overlap, jitter, grace")
-    job: dict[str, Any] = Field(description="the columns of its jobs: task, queue, tenant, args, …")
+    spec: dict[str, object] = Field(description="cron or every, tz, missed, overlap, jitter, grace")
+    job: dict[str, object] = Field(
+        description="the columns of its jobs: task, queue, tenant, args, …"
+    )
 
 
 class AnnounceRequest(ClosedModel):

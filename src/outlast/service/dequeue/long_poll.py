@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, Field
 from starlette.responses import Response
@@ -41,7 +41,7 @@ class DequeuedJobs(BaseModel):
     offer_lease: float = Field(description="seconds in which the jobs must be accepted")
     type: Literal["jobs"]
     renew: bool = Field(description="renew now: a cancel was requested for a job")
-    jobs: list[dict[str, Any]] = Field(description="as in the frame `offers` of the stream")
+    jobs: list[dict[str, object]] = Field(description="as in the frame `offers` of the stream")
 
 
 class LongPollResponse(Response):

@@ -3,8 +3,6 @@ lane."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel, Field
 
 from ...model.arguments import MAX_PAYLOAD
@@ -48,7 +46,7 @@ class PrerequisitesQuery(ClosedModel):
 
 
 class PrerequisitesPage(BaseModel):
-    jobs: list[tuple[int, dict[str, Any]]] = Field(description="each with its position")
+    jobs: list[tuple[int, dict[str, object]]] = Field(description="each with its position")
 
 
 class SlowDownRequest(ClosedModel):

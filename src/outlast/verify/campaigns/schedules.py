@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ...client.base import MAX_ROWS
 from ...model.errors import InvalidOption
@@ -51,7 +50,7 @@ AHEAD_RANGE_S, BACK_RANGE_S = (35, 60), (3, 15)  # seconds of a step
 AHEAD_SHARE = 0.7  # share of steps from the correct time that go ahead
 READINGS = 100  # of both clocks
 WORKERS = 4
-WORKER_SETTINGS: dict[str, Any] = {
+WORKER_SETTINGS: dict[str, object] = {
     "poll_max": 0.2,
     "reclaim_every": 0.2,
     "grace": 5.0,

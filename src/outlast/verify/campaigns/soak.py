@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..checks.judge import STALL_LIMIT_S
 from ..faults.connections import ConnectionCutter, kill_quietly, name_connections
@@ -35,7 +35,7 @@ class Soak(LoadCampaign):
     name = "soak"
     columns = ("faults", "enqueued")
     goal = "faults"
-    settings: ClassVar[dict[str, Any]] = {"idle_timeout": LEASE_S}
+    settings: ClassVar[dict[str, object]] = {"idle_timeout": LEASE_S}
     default_workers = 4
     worker_settings = WORKER_SETTINGS
     jobs_per_second = 260.0  # 200,000 jobs in ten minutes, with follow-ups

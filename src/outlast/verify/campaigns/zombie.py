@@ -18,7 +18,7 @@ import signal
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...model.errors import StoreUnavailable
 from ...model.lifecycle import Outcome
@@ -62,7 +62,7 @@ class ZombieCampaign(Campaign):
     columns = ("frozen", "taken", "held", "refused")
     goal = "taken"
     # A frozen session in a transaction holds its rows until the server ends it.
-    settings: ClassVar[dict[str, Any]] = {"idle_timeout": 0.4}
+    settings: ClassVar[dict[str, object]] = {"idle_timeout": 0.4}
     owners_only = True
 
     def campaign(self) -> None:

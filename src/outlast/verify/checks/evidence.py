@@ -81,7 +81,7 @@ class EventRow:
 @dataclass(frozen=True, slots=True)
 class StepRow:
     fence: int
-    result: Any
+    result: object
 
 
 @dataclass

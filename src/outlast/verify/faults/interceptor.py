@@ -91,7 +91,7 @@ class Interceptor:
                 def executemany(self, *args: object) -> object:
                     return interceptor._around(str(args[0]), partial(super().executemany, *args))
 
-                def cursor(self, factory: Any = TrappedCursor) -> Any:
+                def cursor(self, factory: object = TrappedCursor) -> object:
                     return super().cursor(factory)
 
                 def commit(self) -> None:

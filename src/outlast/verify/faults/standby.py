@@ -7,7 +7,6 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from typing import Any
 
 from ...model.errors import Unsupported
 from ..children import ChildExit, Children
@@ -52,7 +51,7 @@ class ReplicaNode(OwnPostgres):
         if self.pid:
             os.kill(self.pid, signal.SIGHUP)
 
-    def query(self, query: str) -> Any:
+    def query(self, query: str) -> object:
         """One value, read over a connection that is closed before any fork."""
         import psycopg
 

@@ -143,9 +143,9 @@ def _refuse_result(store: Store, job: str) -> None:
     """Let every report of a result of this job fail, as with a driver that cannot send it."""
     kind: Any = type(store)
 
-    def checked(op: Op[Any]) -> Op[Any]:
+    def checked(op: Op[object]) -> Op[object]:
         with closing(op):
-            answer: Any = None
+            answer: object = None
             try:
                 while True:
                     step = op.send(answer)
@@ -155,13 +155,13 @@ def _refuse_result(store: Store, job: str) -> None:
                 return stop.value
 
     class Refusing(kind):  # type: ignore[misc]
-        def run_once(self, op: Op[Any]) -> Any:
+        def run_once(self, op: Op[object]) -> object:
             return super().run_once(checked(op))
 
-        async def arun_once(self, op: Op[Any]) -> Any:
+        async def arun_once(self, op: Op[object]) -> object:
             return await super().arun_once(checked(op))
 
-        def clone(self, *said: object, **settings: object) -> Any:
+        def clone(self, *said: object, **settings: object) -> object:
             twin = super().clone(*said, **settings)
             twin.__class__ = Refusing
             return twin
@@ -177,9 +177,9 @@ def _refuse(step: Step, job: str) -> None:
             raise Unsendable("this value cannot be sent")
 
 
-def _rows(statement: Statement) -> list[dict[str, Any]]:
+def _rows(statement: Statement) -> list[dict[str, object]]:
     return [dict(row) for row in statement.rows or ()]
 
 
-def _has_result(row: dict[str, Any], job: str) -> bool:
+def _has_result(row: dict[str, object], job: str) -> bool:
     return row.get("id") == job and row.get("result") is not None
