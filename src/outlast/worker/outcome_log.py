@@ -74,7 +74,7 @@ def _without_arguments(text: str, claim: Claim) -> str:
     return text
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     """The texts in a JSON value, each also as its `repr` shows it."""
     if isinstance(value, str):
         for spelling in (value, repr(value)[1:-1]):

@@ -67,7 +67,7 @@ class StreamWriter:
         """Make rows of the last chunks of an ended attempt, for the next write."""
         self._buffers.seal_all(claim, last=True)
 
-    def pending(self, claim: Claim) -> list[dict[str, Any]]:
+    def pending(self, claim: Claim) -> list[dict[str, object]]:
         """From any thread: rows of a claim that may not be stored yet, for its own transaction. The
         writer stores them too; each is kept once."""
         self._buffers.seal_all(claim)
@@ -90,7 +90,7 @@ class StreamWriter:
             for _ in range(stored):
                 self._rows.popleft()
 
-    async def _store_rows(self, rows: list[dict[str, Any]]) -> int:
+    async def _store_rows(self, rows: list[dict[str, object]]) -> int:
         """Store rows; returns the number. If a row may have caused a failure, store only the
         first."""
         try:
@@ -109,10 +109,10 @@ class StreamWriter:
             self._on_drop(rows[0], error)
         return 1
 
-    async def _write(self, rows: list[dict[str, Any]]) -> None:
+    async def _write(self, rows: list[dict[str, object]]) -> None:
         await self._store.arun(store_stream, rows, self._limit, self._channel(rows))
 
 
-def _row(claim: Claim, n: int, data: str, first: bool) -> dict[str, Any]:
+def _row(claim: Claim, n: int, data: str, first: bool) -> dict[str, object]:
     row = {"job": claim.id, **claim.guard, "kind": STREAM, "data": data}
     return {**row, "n": n, "first": first}
