@@ -89,7 +89,7 @@ def offer_frames(claims: Sequence[Claim], sign: Sign) -> Iterator[FrameFields]:
         yield {"type": "offers", "jobs": jobs}
 
 
-def _offer_json(claim: Claim, sign: Sign) -> dict[str, Any]:
+def _offer_json(claim: Claim, sign: Sign) -> dict[str, object]:
     """An offer as JSON. `args` stays JSON text: unreadable arguments affect their own job only."""
     fields = dict(zip(OFFER_FIELDS, _offer_values(claim), strict=True))
     fields["token"] = sign(claim)
@@ -144,7 +144,7 @@ def encode_outcome(
 
 def _end_fields(
     transition: Transition, policy: Retry | None, breaker: Breaker | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     match transition.outcome:
         case Outcome.SUCCEEDED:
             jobs = [asdict(job) for job in transition.jobs]
@@ -158,7 +158,7 @@ def _end_fields(
 
 def _failure_fields(
     how: str, transition: Transition, policy: Retry | None, breaker: Breaker | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     fields: dict[str, object] = {"do": "fail", "how": how, "error": transition.error}
     if transition.outcome is Outcome.POSTPONED:
         fields["delay"] = transition.delay

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, NotRequired, TypedDict
 
 ATTEMPT_LIMIT = 2**31 - 1  # the largest number that its column holds
 FENCE_LIMIT = 2**63 - 1
 # Job id, fence and owner. In one history of a database a fence has one owner; after a failover that
 # lost commits, or in a restored backup, another owner may get the same fence.
 ClaimKey = tuple[str, int, str]
+
+
+class ClaimGuard(TypedDict):
+    """The columns that guard a write under a claim, beside the job's id."""
+
+    fence: int
+    worker: str
+    offered_by: NotRequired[str]
+
+
+class EventRow(ClaimGuard):
+    """An event of a handler, or a row of its output, to be stored if its claim holds."""
+
+    job: str
+    kind: str
+    data: str  # JSON text
+    n: int  # its number within the claim: one that is stored again is kept once
+    first: NotRequired[bool]  # of output: whether it is the first row of its claim
 
 
 class Claim(NamedTuple):
@@ -45,10 +63,20 @@ class Claim(NamedTuple):
         return self.id, self.fence, self.worker
 
     @property
-    def guard(self) -> dict[str, object]:
-        """The columns that guard a write under this claim, beside the job's id."""
-        guard = {"fence": self.fence, "worker": self.worker}
-        return guard if self.offered_by is None else {**guard, "offered_by": self.offered_by}
+    def guard(self) -> ClaimGuard:
+        guard: ClaimGuard = {"fence": self.fence, "worker": self.worker}
+        if self.offered_by is not None:
+            guard["offered_by"] = self.offered_by
+        return guard
+
+    def event_row(self, kind: str, data: str, n: int) -> EventRow:
+        row: EventRow = {
+            "job": self.id, "fence": self.fence, "worker": self.worker,
+            "kind": kind, "data": data, "n": n,
+        }  # fmt: skip
+        if self.offered_by is not None:
+            row["offered_by"] = self.offered_by
+        return row
 
     def owned_by(self, worker: str | None) -> bool:
         """Whether the row's owner is the owner of this claim."""

@@ -41,7 +41,7 @@ class NewFlow:
     key: str | None = None
     shape: str | None = None  # digest of its jobs, to detect another flow under the same key
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -81,12 +81,12 @@ class NewJob:
     unique_span: float | None = None  # seconds: the period, or the debounce delay
     max_wait: float | None = None  # seconds that debounced calls may postpone it
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         """The columns whose value is not the default."""
         columns = zip(NEW_JOB_COLUMNS, _values(self), _DEFAULTS, strict=True)
         return {name: value for name, value, default in columns if value != default}
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> dict[str, object]:
         """The columns of a job that is ready and in no flow, as parameters."""
         return dict(zip(PLAIN_JOB_COLUMNS, _plain_values(self), strict=True))
 
@@ -212,7 +212,7 @@ def _is_valid(facts: dict[str, Any]) -> bool:
         return False
 
 
-def _read_damaged(facts: dict[str, object]) -> Job:
+def _read_damaged(facts: dict[str, Any]) -> Job:
     repair = Repair()
     facts["state"] = repair.state(facts["state"])
     facts["cancelling"] = bool(facts["cancelling"])
@@ -275,7 +275,7 @@ def read_args(text: str) -> Any:
     return args if args.__class__ is dict else blob_of_value(args) or args  # dict: no call
 
 
-def read_error(text: str | None) -> dict[str, Any] | None:
+def read_error(text: str | None) -> dict[str, object] | None:
     """The stored error; a record of the same shape if the text is not a JSON object."""
     error = lenient_json(text)
     if error is None or error.__class__ is dict:

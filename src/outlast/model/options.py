@@ -92,7 +92,7 @@ class Options:
     @classmethod
     def of(
         cls,
-        given: Mapping[str, Any] | JobOptions,
+        given: Mapping[str, object] | JobOptions,
         also: Sequence[str] = (),
         owner: str = "A job",
     ) -> Options:

@@ -54,7 +54,7 @@ class ScheduleDefinition:
         return {"spec": self.spec.as_json(), "job": dict(self.job)}
 
 
-def job_template(call: object) -> dict[str, Any]:
+def job_template(call: object) -> dict[str, object]:
     """The columns that all jobs of a schedule share. Invalid arguments are refused."""
     if not isinstance(call, Call):
         raise InvalidOption(option="job", reason=f"must be task.job(…), not {call!r:.80}")
@@ -62,10 +62,11 @@ def job_template(call: object) -> dict[str, Any]:
         raise InvalidOption(
             option=", ".join(OPTIONS_OF_ONE_JOB), reason="apply to one job, not to a schedule"
         )
-    row = call.new_job("").row()
+    job = call.new_job("")
+    row = job.row()
     del row["id"]
-    if "hooks" in row:
-        row["hooks"] = _without_ids(row["hooks"])
+    if job.hooks is not None:
+        row["hooks"] = _without_ids(job.hooks)
     return row
 
 

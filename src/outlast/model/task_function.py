@@ -60,7 +60,7 @@ def same_function(one: Function, other: Function) -> bool:
     return one.__qualname__ == other.__qualname__ and _source(one) == _source(other)
 
 
-def namespace(function: Function) -> dict[str, Any]:
+def namespace(function: Function) -> dict[str, object]:
     """The names that its annotations may refer to."""
     found = getattr(inspect.unwrap(_underlying_function(function)), "__globals__", {})
     return dict(found) if not isinstance(found, dict) else found

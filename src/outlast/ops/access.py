@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,7 @@ class Access:
         return cls(tenant, None if queues is None else frozenset(queues))
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> dict[str, object]:
         """Parameters of the fragment `in_reach`."""
         names = None if self.queues is None else json.dumps(sorted(self.queues))
         return {"tenant": self.tenant, "queues": names}

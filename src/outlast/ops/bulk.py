@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from ..model.bulk_count import (
     BLOCKED,
@@ -65,7 +64,7 @@ def redrive_some(
 
 
 def purge_some(
-    ids: Sequence[str], state: str, older: float, by: str, selection: dict[str, Any],
+    ids: Sequence[str], state: str, older: float, by: str, selection: Mapping[str, object],
     reach: Access = ALL_JOBS,
 ) -> Op[tuple[Removed, BulkCount]]:  # fmt: skip
     """Remove the given jobs that are in this state and ended at least `older` seconds ago."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import starmap
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..model.breaker import Circuit, OpenBreaker
 from ..model.claim import Claim
@@ -95,7 +95,7 @@ class ClaimRequest:
         tasks = json.dumps(sorted(self.unknown if self.known is None else self.known))
         return {"tasks": tasks, "known": known, "last_life": self.allow_one_crash_left}
 
-    def _statement(self, head: str, from_cursor: str, params: dict[str, Any]) -> Statement:
+    def _statement(self, head: str, from_cursor: str, params: dict[str, object]) -> Statement:
         """A claim from one queue, from its head or from a cursor, or from several queues."""
         if self.other_queues:
             rows = [{"queue": queue} for queue in self.queues]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..model.claim import EventRow
 from ..model.errors import ClaimLost
 from ..model.outcome import Transition
 from ..model.stream import STREAM
@@ -15,7 +16,7 @@ from .streams import stream_statements
 
 def complete(
     transition: Transition,
-    events: Sequence[dict[str, object]] = (),
+    events: Sequence[EventRow] = (),
     stream_limit: int = 0,
 ) -> Op[None]:
     """Finish, or raise and thereby roll back the handler's writes. Jobs that the handler enqueued

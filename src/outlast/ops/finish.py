@@ -10,9 +10,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any
 
-from ..model.claim import ClaimKey
+from ..model.claim import ClaimKey, EventRow
 from ..model.errors import ClaimLost
 from ..model.job import NewJob
 from ..model.lifecycle import STATES, Outcome, State
@@ -43,7 +42,7 @@ class Finished:
 
 
 def finish(
-    transitions: Sequence[Transition], events: Sequence[dict[str, Any]] = (), channel: str = ""
+    transitions: Sequence[Transition], events: Sequence[EventRow] = (), channel: str = ""
 ) -> Op[Finished]:
     """Apply transitions whose claims still hold, with records and follow-up jobs. Readers of
     events are notified on `channel`."""
@@ -76,7 +75,7 @@ def _job_and_fence(transition: Transition) -> tuple[str, int]:
     return transition.claim.id, transition.claim.fence
 
 
-def record_events(events: Sequence[dict[str, object]], channel: str) -> list[Statement]:
+def record_events(events: Sequence[EventRow], channel: str) -> list[Statement]:
     """Statements that store events and, with a channel, notify their readers."""
     params = {"channel": channel, "queues": '[""]'}
     notify = [Statement("notify_workers", params)] if channel else []

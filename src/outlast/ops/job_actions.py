@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from ..model.errors import TooLate
 from ..model.job import Job
@@ -147,11 +146,13 @@ def record_actions(kind: str, data: Sequence[dict[str, object]]) -> Op[None]:
     )
 
 
-def record_action(kind: str, jobs: Sequence[str | None], data: dict[str, Any]) -> Op[None]:
+def record_action(kind: str, jobs: Sequence[str | None], data: Mapping[str, object]) -> Op[None]:
     yield action_statement(kind, jobs, data)
 
 
-def action_statement(kind: str, jobs: Sequence[str | None], data: dict[str, Any]) -> Statement:
+def action_statement(
+    kind: str, jobs: Sequence[str | None], data: Mapping[str, object]
+) -> Statement:
     text = json.dumps(data)
     return Statement(
         "record_action", rows=[{"job": job, "kind": kind, "data": text} for job in jobs]

@@ -120,7 +120,7 @@ class TurnClaims(list[Claim]):
 class LaneClaim:
     """A claim request for a limited queue: its parameters and its turn."""
 
-    params: dict[str, Any]
+    params: dict[str, object]
     queue: str
     limit: int
     turn: LaneTurn

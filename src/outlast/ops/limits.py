@@ -21,7 +21,7 @@ class LimitsInForce:
     queue: str
     limits: QueueLimits
     declared: QueueLimits  # by the latest deployment
-    overrides: dict[str, Any]  # by an operator, by field
+    overrides: dict[str, object]  # by an operator, by field
     changed_at: datetime
     quota_used: int | None = None  # jobs that were admitted in this period; None: no quota
 
@@ -56,7 +56,7 @@ def declare(queues: Sequence[QueueLimits], by: str) -> Op[list[str]]:
 
 @creates_database
 def change_limits(
-    queue: str, changes: Mapping[str, Any], by: str, reset: bool = False
+    queue: str, changes: Mapping[str, object], by: str, reset: bool = False
 ) -> Op[LimitsInForce]:
     """Override limits of a queue, or (`reset`) remove all overrides first. Setting the current
     values is no change."""
@@ -81,7 +81,7 @@ def _hold(queue: str) -> Op[tuple[QueueLimits, dict[str, Any]]]:
     return QueueLimits.from_json(queue, declared), json.loads(overrides or "{}")
 
 
-def _set(declared: QueueLimits, overrides: dict[str, Any]) -> Op[QueueLimits]:
+def _set(declared: QueueLimits, overrides: dict[str, object]) -> Op[QueueLimits]:
     limits = declared.with_overrides(overrides)
     # An operator's override may be reset: jobs keep their lanes until the code drops them.
     limited = limits.limited or declared.limited

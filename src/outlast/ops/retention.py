@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from . import archive
 from .access import ALL_JOBS, Access
@@ -58,7 +58,7 @@ def purge(
     ids: Sequence[str],
     older: float,
     by: str,
-    selection: dict[str, object],
+    selection: Mapping[str, object],
     reach: Access = ALL_JOBS,
     state: str | None = None,
 ) -> Op[Removed]:

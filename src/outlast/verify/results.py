@@ -9,7 +9,6 @@ import time
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from ..version import VERSION
 from .distribution import Distribution
@@ -50,7 +49,7 @@ class CampaignResults:
     rows: dict[str, ScenarioCounts] = field(default_factory=dict)
     violations: list[FoundViolation] = field(default_factory=list)
     interrupted: bool = False
-    facts: dict[str, Any] = field(default_factory=dict)  # additional results
+    facts: dict[str, object] = field(default_factory=dict)  # additional results
     spans: dict[str, list[float]] = field(default_factory=dict)  # measured seconds
     rerun_options: str | None = None  # options of the command that are not a list of scenarios
 

@@ -22,7 +22,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any, NoReturn
 
-from ..model.claim import Claim
+from ..model.claim import Claim, EventRow
 from ..model.errors import Unsupported
 from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd
@@ -77,7 +77,7 @@ class ChildContext(Context):
         self._streams = StreamBuffers(stream_limit, lambda _: True, self._send_row)
         self._pump = StreamPump(self._streams)
         self._numbers = itertools.count()
-        self._sent: dict[int, dict[str, object]] = {}  # by number, without output of kept steps
+        self._sent: dict[int, EventRow] = {}  # by number, without output of kept steps
         operations = NoOperations() if store is None else store
         super().__init__(claim, self._send_event, operations, self._sent_events, blobs, store=store)
 
@@ -85,7 +85,7 @@ class ChildContext(Context):
         """Send the last chunks."""
         self._streams.seal_all(self._claim)
 
-    def _sent_events(self, claim: Claim) -> list[dict[str, object]]:
+    def _sent_events(self, claim: Claim) -> list[EventRow]:
         self.flush_stream()
         with self._numbering:
             return list(self._sent.values())
@@ -105,11 +105,12 @@ class ChildContext(Context):
     def _send_row(self, claim: Claim, data: str, first: bool) -> None:
         self._send_numbered(claim, STREAM, data, first=first)
 
-    def _send_numbered(self, claim: Claim, kind: str, data: str, **more: object) -> None:
-        event = {"job": claim.id, **claim.guard, "kind": kind, "data": data, **more}
+    def _send_numbered(self, claim: Claim, kind: str, data: str, first: bool = False) -> None:
         with self._numbering:
             n = next(self._numbers)
-            self._sent[n] = {**event, "n": n}
+            self._sent[n] = row = claim.event_row(kind, data, n)
+            if first:
+                row["first"] = True
             self._send({"event": [kind, data, n]})
 
     def _complete(self, result: str | None) -> None:

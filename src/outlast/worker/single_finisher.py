@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from ..model.claim import Claim
+from ..model.claim import Claim, EventRow
 from ..model.errors import ClaimLost, OutlastError, StoreError
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import AttemptEnd, Transition
@@ -25,7 +25,6 @@ log = logging.getLogger("outlast.worker")
 
 T = TypeVar("T")
 R = TypeVar("R")
-Event = dict[str, object]
 
 
 class SingleFinisher:
@@ -34,14 +33,14 @@ class SingleFinisher:
         store: Store,
         counts: Counter[str],
         decide: Callable[[Claim, AttemptEnd], Transition],
-        drop: Callable[[Event, Exception], None],
+        drop: Callable[[EventRow, Exception], None],
     ) -> None:
         self._store = store
         self._counts = counts
         self._decide = decide
         self._drop = drop
 
-    async def record(self, event: Event) -> None:
+    async def record(self, event: EventRow) -> None:
         """Store an event, or drop it."""
         try:
             await self._retry_once(self._record_one, event)
@@ -50,7 +49,7 @@ class SingleFinisher:
                 raise
             self._drop(event, error)
 
-    async def _record_one(self, event: Event) -> None:
+    async def _record_one(self, event: EventRow) -> None:
         await self._store.arun(finish, [], [event])
 
     async def finish(self, transition: Transition) -> Finished:

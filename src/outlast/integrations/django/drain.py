@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...model.arguments import ItemArguments
 from ...model.batch import results_of
-from ...model.claim import Claim
+from ...model.claim import Claim, EventRow
 from ...model.errors import OutlastError, UnknownTask
 from ...model.ids import new_instance_id
 from ...model.job import Job
@@ -39,7 +39,7 @@ class InlineDrain:
         self._store = app.store
         self._worker = new_instance_id()
         self._decide = OutcomePolicy(app.registry).decide
-        self._events: list[dict[str, object]] = []
+        self._events: list[EventRow] = []
 
     def run(self, *, scheduled: bool, limit: int) -> list[Job]:
         self._app._declare_queues()  # as a worker does when it starts
@@ -76,9 +76,7 @@ class InlineDrain:
         self._store.run(finish, [self._decide(taken, ended)], events)
 
     def _add_event(self, owner: Claim, kind: str, data: str) -> None:
-        number = len(self._events) + 1
-        event = {"job": owner.id, **owner.guard, "kind": kind, "data": data, "n": number}
-        self._events.append(event)
+        self._events.append(owner.event_row(kind, data, len(self._events) + 1))
 
 
 @contextmanager

@@ -45,7 +45,7 @@ async def list_flow_jobs(call: RequestContext) -> dict[str, object]:
     return {"jobs": [job_summary(job) for job in page], "next": cursor}
 
 
-async def cancel_flow(call: RequestContext) -> dict[str, Any]:
+async def cancel_flow(call: RequestContext) -> dict[str, object]:
     params: ReasonBody = call.body
     id = flow_id_of(call)
     await call.ol.store.arun(flow_in_reach, id, call.reach)

@@ -250,7 +250,7 @@ class LanesQuery(QueueBody):
 
 
 class LimitBody(QueueBody):
-    changes: dict[str, Any] = Field(
+    changes: dict[str, object] = Field(
         {},
         description="limits by name (running, lane_running, rate, lane_rate, burst, weights,"
         " on_dead, most_waiting, overflow, quota, lane_quota); null lifts one",

@@ -217,7 +217,7 @@ class Lanes(BaseModel):
 class QueueLimitsView(BaseModel):
     queue: str
     limits: dict[str, Any] = Field(description="limits in force; rates are per second")
-    overrides: dict[str, Any] = Field(description="limits changed at run time")
+    overrides: dict[str, object] = Field(description="limits changed at run time")
 
 
 class QueueKeep(BaseModel):

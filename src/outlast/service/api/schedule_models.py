@@ -88,7 +88,7 @@ class ScheduleView(BaseModel):
     pause_reason: str | None
     error: str | None = Field(description="why it cannot be fired; null: it can")
     from_code: bool
-    changes: dict[str, Any] = Field(
+    changes: dict[str, object] = Field(
         description="made at run time, overriding the declaration in code"
     )
     orphan: bool = Field(description="not announced by any deployment for a week")

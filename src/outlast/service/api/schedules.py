@@ -56,44 +56,44 @@ async def show_schedule(call: RequestContext) -> dict[str, object]:
     }
 
 
-async def create_schedule(call: RequestContext) -> dict[str, Any]:
+async def create_schedule(call: RequestContext) -> dict[str, object]:
     body: NewScheduleBody = call.body
     definition = ScheduleDefinition.of(body.name, task_call(call, body.job), body.timing())
     made = await call.ol.store.arun(schedules.create, definition, call.by, new_job_id())
     return made.as_json()
 
 
-async def pause_schedule(call: RequestContext) -> dict[str, Any]:
+async def pause_schedule(call: RequestContext) -> dict[str, object]:
     body: PauseScheduleBody = call.body
     done = await call.ol.store.arun(schedules.pause, body.name, call.by, body.reason, call.reach)
     return done.as_json()
 
 
-async def resume_schedule(call: RequestContext) -> dict[str, Any]:
+async def resume_schedule(call: RequestContext) -> dict[str, object]:
     done = await call.ol.store.arun(schedules.resume, call.body.name, call.by, call.reach)
     return done.as_json()
 
 
-async def run_schedule(call: RequestContext) -> dict[str, Any]:
+async def run_schedule(call: RequestContext) -> dict[str, object]:
     asked = call.body.name, call.by, new_job_id(), call.reach
     job = await call.ol.store.arun(schedules.run_now, *asked)
     await notify_workers(call, job.queue)
     return job.as_json()
 
 
-async def skip_schedule(call: RequestContext) -> dict[str, Any]:
+async def skip_schedule(call: RequestContext) -> dict[str, object]:
     body: SkipBody = call.body
     asked = body.name, body.n, call.by, new_job_id(), call.reach
     return (await call.ol.store.arun(schedules.skip, *asked)).as_json()
 
 
-async def change_schedule(call: RequestContext) -> dict[str, Any]:
+async def change_schedule(call: RequestContext) -> dict[str, object]:
     body: ChangeScheduleBody = call.body
     asked = body.name, body.timing(), None, call.by, call.reach
     return (await call.ol.store.arun(schedules.change, *asked)).as_json()
 
 
-async def reset_schedule(call: RequestContext) -> dict[str, Any]:
+async def reset_schedule(call: RequestContext) -> dict[str, object]:
     done = await call.ol.store.arun(schedules.reset, call.body.name, call.by, call.reach)
     return done.as_json()
 

@@ -15,10 +15,9 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
-from typing import Any
 
 from ...model.breaker import Breaker
-from ...model.claim import Claim, ClaimKey
+from ...model.claim import Claim, ClaimKey, EventRow
 from ...model.errors import InvalidInput
 from ...model.outcome import AttemptEnd, Transition, decide
 from ...model.retry import Retry
@@ -100,7 +99,7 @@ class ReportFinisher:
         )
         return finished, claims
 
-    def _drop(self, event: dict[str, Any], error: Exception) -> None:
+    def _drop(self, event: EventRow, error: Exception) -> None:
         hold = event["job"], event["fence"], event["worker"]
         self.dropped[hold, event["n"]] = str(error)
 

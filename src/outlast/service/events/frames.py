@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 from ...model.job import lenient_json
 from ...model.stream import StreamChunk
@@ -25,7 +25,7 @@ class EventFrame:
     One without an `id` is of the moment: it is not part of what can be resumed.
     """
 
-    def __init__(self, kind: str, content: dict[str, Any], id: str | None = None) -> None:
+    def __init__(self, kind: str, content: Mapping[str, object], id: str | None = None) -> None:
         self.kind = kind
         self.id = id
         self._content = content

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...model.schedule import ScheduleSpec
 from ..ledger import LedgerEntry
@@ -95,7 +95,7 @@ def read_histories(
     return histories
 
 
-def _spec(facts: Mapping[str, Any]) -> ScheduleSpec:
+def _spec(facts: Mapping[str, object]) -> ScheduleSpec:
     return ScheduleSpec.of({name: facts[name] for name in ScheduleSpec().as_json()})
 
 

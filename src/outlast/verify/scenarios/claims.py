@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from ...model.claim import Claim
+from ...model.claim import Claim, EventRow
 from ...model.lifecycle import Outcome, State
 from ...model.outcome import decide
 from ...ops import events
@@ -75,9 +75,8 @@ def report(ctx: ScenarioContext) -> Iterator[None]:
     ctx.run(events.assign_positions)
 
 
-def make_event(claim: Claim, n: int) -> dict[str, object]:
-    data = json.dumps({"done": n, "fence": claim.fence})
-    return {"job": claim.id, **claim.guard, "kind": "progress", "data": data, "n": n}
+def make_event(claim: Claim, n: int) -> EventRow:
+    return claim.event_row("progress", json.dumps({"done": n, "fence": claim.fence}), n)
 
 
 @scenario("release", owner=True)

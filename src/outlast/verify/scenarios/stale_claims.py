@@ -18,6 +18,7 @@ from ...model.claim import Claim
 from ...model.errors import ClaimLost
 from ...model.lifecycle import Outcome
 from ...model.outcome import AttemptEnd, Transition, decide
+from ...model.stream import STREAM
 from ...model.wait import Wait, WaitKind
 from ...ops import offer
 from ...ops.claim import ClaimRequest
@@ -156,7 +157,8 @@ def _step(ctx: ScenarioContext, pair: ClaimPair) -> None:
 
 
 def _stream(ctx: ScenarioContext, pair: ClaimPair) -> None:
-    row = {"job": pair.stale.id, **pair.stale.guard, "n": 0, "data": '["stale"]', "first": True}
+    row = pair.stale.event_row(STREAM, '["stale"]', 0)
+    row["first"] = True
     if ctx.run(store_stream, [row], 1000):
         _report(ctx, pair, "stored output")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...model.claim import Claim
 from ...model.lifecycle import Outcome
-from ...model.stream import StreamCursor, chunks_after
+from ...model.stream import STREAM, StreamCursor, chunks_after
 from ...ops.streams import store_stream, stream_tail
 from ..scenario_context import ScenarioContext
 from .scenario import scenario
@@ -21,7 +21,8 @@ def _stream(ctx: ScenarioContext, claim: Claim) -> None:
     """Stream rows that name their claim and position."""
     for n in range(ROWS):
         data = json.dumps([f"{claim.fence}.{claim.worker[-4:]}.{n}"])
-        row = {"job": claim.id, **claim.guard, "n": n, "data": data, "first": n == 0}
+        row = claim.event_row(STREAM, data, n)
+        row["first"] = n == 0
         ctx.run(store_stream, [row], LIMIT_BYTES)
 
 
