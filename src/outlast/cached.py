@@ -15,7 +15,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from .single_flight import SingleFlight, result_within
 
@@ -52,7 +52,7 @@ class Cached(Generic[S]):
 
     def __init__(
         self,
-        read: Callable[[], Coroutine[Any, Any, S]],
+        read: Callable[[], Coroutine[object, object, S]],
         fresh_for_s: float,
         cost_factor: float = COST_FACTOR,
         on_refresh: Callable[[], None] | None = None,

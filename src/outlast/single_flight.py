@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -13,11 +13,11 @@ class SingleFlight(Generic[T]):
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[T]] = {}
 
-    async def run(self, key: str, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def run(self, key: str, call: Callable[[], Coroutine[object, object, T]]) -> T:
         # A caller that is cancelled does not cancel the call of the others.
         return await asyncio.shield(self.start(key, call))
 
-    def start(self, key: str, call: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
+    def start(self, key: str, call: Callable[[], Coroutine[object, object, T]]) -> asyncio.Task[T]:
         """The call as a task, for callers that need not wait for its result."""
         task = self._tasks.get(key)
         if task is None or task.get_loop() is not asyncio.get_running_loop():

@@ -55,7 +55,7 @@ TASK_OPTIONS = (
 
 def task(  # noqa: PLR0913 - as the contract has it
     self: Outlast | Databases,
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., object] | None = None,
     /,
     *,
     name: str | None = None,
@@ -64,7 +64,7 @@ def task(  # noqa: PLR0913 - as the contract has it
     batch: int | None = None,
     wait: float | None = None,
     breaker: Breaker | None = DEFAULT_BREAKER,
-    signals: Mapping[str, Any] | None = None,
+    signals: Mapping[str, object] | None = None,
     **options: Unpack[ScheduledTaskOptions],
 ) -> Any:
     """Register a function as a task. Its name is the function's, unless another is given; jobs
@@ -87,7 +87,7 @@ def task(  # noqa: PLR0913 - as the contract has it
     timing, job_options = _split(options)
     gathered = batch_of(batch, wait)
 
-    def register(function: Callable[..., Any]) -> Task[..., Any]:
+    def register(function: Callable[..., object]) -> Task[..., Any]:
         definition = TaskDefinition(
             name=task_name(function) if name is None else name,
             function=function,
@@ -158,7 +158,7 @@ if TYPE_CHECKING:
         """Matches only parameters and return values annotated with Any or object, never a context
         or a coroutine."""
 
-    Async = Coroutine[Any, Any, R]
+    Async = Coroutine[object, object, R]
     ReturnsAny = Callable[C, NoContext]
     TakesAny = CallableAs[C, Concatenate[NoContext, ...], V]
     Context1st = CallableAs[C, Concatenate[Context, P], V]
@@ -230,7 +230,7 @@ if TYPE_CHECKING:
             retry: Retry | None = None,
             isolated: bool = False,
             breaker: Breaker | None = ...,
-            signals: Mapping[str, Any] | None = None,
+            signals: Mapping[str, object] | None = None,
             **options: Unpack[ScheduledTaskOptions],
         ) -> TaskDecorator: ...
 

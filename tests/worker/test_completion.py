@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from outlast import ClaimLost, Context, InvalidOption, InvalidResult, Outlast, Retry, Task, TooLate
+from outlast.model.claim import Claim
 from outlast.worker.finisher import Finisher
 from tests.support import Database, Proxy, aeventually
 
@@ -330,13 +331,12 @@ async def test_what_was_said_is_found_waiting_and_on_its_way(ol: Outlast) -> Non
     """R138: an event belongs to the completion wherever it is at that moment."""
     returns = Finisher(ol.store, None, Counter(), None, None, None)  # type: ignore[arg-type]
 
-    class Claim:
-        id, claim_key, guard = "a", ("a", 1, "w"), {"fence": 1, "worker": "w"}
-
+    nothing = Claim(*[None] * len(Claim._fields))  # type: ignore[arg-type]
+    claim = nothing._replace(id="a", fence=1, worker="w", offered_by=None)
     for n in range(3):
-        returns.add_event(Claim, "log", str(n))  # type: ignore[arg-type]
+        returns.add_event(claim, "log", str(n))
     returns._sending = [returns._events.popleft()]
-    said = [event["data"] for event in returns.pending_events(Claim)]  # type: ignore[arg-type]
+    said = [event["data"] for event in returns.pending_events(claim)]
     assert said == ["0", "1", "2"]
 
 

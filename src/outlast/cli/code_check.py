@@ -11,7 +11,6 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
 
 from ..model.humanize import pluralize
 from ..model.task import Registry
@@ -49,14 +48,14 @@ def code_findings(
             )
 
 
-def has_step(function: Callable[..., Any], name: str) -> bool | None:
+def has_step(function: Callable[..., object], name: str) -> bool | None:
     """Whether the code has a step of this name; None: unknown."""
     patterns = _patterns_of(inspect.unwrap(function))
     return None if patterns is None else any(one.fullmatch(name) for one in patterns)
 
 
 @lru_cache(200)
-def _patterns_of(function: Callable[..., Any]) -> tuple[re.Pattern[str], ...] | None:
+def _patterns_of(function: Callable[..., object]) -> tuple[re.Pattern[str], ...] | None:
     module = inspect.getmodule(function)
     try:
         tree = ast.parse(inspect.getsource(module or function))

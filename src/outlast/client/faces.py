@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from ..model.errors import StoreError
 from ..ops.bulk import matching
@@ -42,7 +42,7 @@ P = ParamSpec("P")
 PAGE_JOBS = 500  # jobs per transaction of a bulk verb
 
 Blocking = Callable[Concatenate["Outlast", P], T]
-Asyncio = Callable[Concatenate["Outlast", P], Coroutine[Any, Any, T]]
+Asyncio = Callable[Concatenate["Outlast", P], Coroutine[object, object, T]]
 
 
 class Face(ABC):
@@ -163,7 +163,7 @@ class AsyncFace(Face):
         return await self.parts.result_poller.await_(id, timeout)
 
 
-def finish(verb: Coroutine[Any, Any, T]) -> T:
+def finish(verb: Coroutine[object, object, T]) -> T:
     """Run a verb on the blocking face and return its result."""
     try:
         verb.send(None)
@@ -174,7 +174,7 @@ def finish(verb: Coroutine[Any, Any, T]) -> T:
 
 
 def twins(
-    verb: Callable[Concatenate[Face, P], Coroutine[Any, Any, T]],
+    verb: Callable[Concatenate[Face, P], Coroutine[object, object, T]],
 ) -> tuple[Blocking[P, T], Asyncio[P, T]]:
     """The two methods of `Outlast` for a verb: `jobs` and `ajobs`."""
 

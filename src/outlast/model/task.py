@@ -45,7 +45,7 @@ class TaskDefinition:
     breaker: Breaker | None = Breaker()
     tenant_required: bool = False
     # The types of the signals that it waits for.
-    signals: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    signals: Mapping[str, object] = field(default_factory=dict, hash=False)
     around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None  # of its runs
 
     def __post_init__(self) -> None:

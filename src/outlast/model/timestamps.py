@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, overload
 
 from .errors import InvalidOption
 
@@ -71,6 +71,14 @@ def age(seconds: object) -> float:
     if not isinstance(seconds, int | float) or math.isnan(seconds):
         return 0.0
     return min(max(float(seconds), -LATEST), LATEST)
+
+
+@overload
+def to_datetime(since: float) -> datetime: ...
+@overload
+def to_datetime(since: None) -> None: ...
+@overload
+def to_datetime(since: float | None) -> datetime | None: ...
 
 
 @lru_cache(64)  # jobs of one call often share timestamps

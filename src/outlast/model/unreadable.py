@@ -45,7 +45,7 @@ class Repair:
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def moment(self, name: str, value: object, needed: bool) -> object:
+    def moment(self, name: str, value: Any, needed: bool) -> object:
         if (value is None and not needed) or within_bounds(value):
             return to_datetime(value)
         self.problems.append(f"{name} is {_format_value(value)}, which is not a time {BOUNDS}")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from ..model.breaker import Circuit
 from ..model.humanize import format_duration
 from ..model.timestamps import to_datetime
-from .operation import Op, Rows, Statement
+from .operation import Op, Row, Rows, Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ def breaker_of(found: Sequence[BreakerState], circuit: Circuit) -> BreakerState 
     return next((one for one in found if (one.queue, one.task) == circuit), None)
 
 
-def _state(row: tuple[Any, ...]) -> BreakerState:
+def _state(row: Row) -> BreakerState:
     queue, task, kind, message, by, opened_at, open_for, probes, next_probe, probing = row
     at = to_datetime(opened_at)
     assert at is not None

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from ..model.timestamps import to_datetime
 from .operation import Op, Rows, Statement, creates_database
@@ -88,7 +87,7 @@ def bridges(kind: str | None = None) -> Op[list[BridgeState]]:
     for row in rows:
         of, name, broker, task, queues, *numbers, lag, error, message_at, seen_at, now = row
         received, stored, undecodable = (int(number) for number in numbers)
-        seen: Any = to_datetime(seen_at)
+        seen = to_datetime(seen_at)
         found.append(
             BridgeState(
                 of, name, broker, task, tuple(json.loads(queues)), received, stored, undecodable,

@@ -264,8 +264,8 @@ def _inserted_job(new: NewJob, row: Row) -> Job:
     _, state, run_at, created_at, expires_at, lane = row
     return Job(
         id=new.id, task=new.task, queue=new.queue, state=STATES[state], attempt=0,
-        args=read_args(new.args), result=None, error=None, run_at=to_datetime(run_at),  # type: ignore[arg-type]
-        created_at=to_datetime(created_at), started_at=None, finished_at=None, worker=None,  # type: ignore[arg-type]
+        args=read_args(new.args), result=None, error=None, run_at=to_datetime(run_at),
+        created_at=to_datetime(created_at), started_at=None, finished_at=None, worker=None,
         tenant=new.tenant, priority=new.priority, key=new.key, max_attempts=new.max_attempts,
         max_crashes=new.max_crashes, expires_at=to_datetime(expires_at), timeout=new.timeout,
         trace=new.trace, flow=new.flow, waits_for=new.waits_for if state == State.WAITING else 0,

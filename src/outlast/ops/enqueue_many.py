@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
 
 from ..model.job import Job, NewJob, read_args
 from ..model.lane import BY_TENANT, DEFAULT_LANE
@@ -67,7 +66,7 @@ def _copy(jobs: Sequence[NewJob], made: list[Job] | None) -> Op[None]:
     ((stored, epoch),), lanes = yield Pipeline(
         [Statement("clock_of_copy"), Statement("lane_rules", {"queues": queues})]
     )
-    at: Any = to_datetime(epoch)
+    at = to_datetime(epoch)
     yield BulkInsert("copy_jobs", _rows(jobs, dict(lanes), stored, at, made))
 
 

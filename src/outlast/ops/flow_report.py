@@ -15,7 +15,7 @@ from ..model.timestamps import to_datetime
 from ..model.unreadable import UNREADABLE, read_state
 from .audit import LOWEST_ID
 from .flow_links import FAILED_STATES
-from .operation import Op, Pipeline, Rows, Statement
+from .operation import Op, Pipeline, Row, Rows, Statement
 from .report import HIGHEST_ID
 from .report import job as one_job
 
@@ -152,13 +152,13 @@ def _counts(ids: Sequence[str]) -> Op[dict[str, dict[str, int]]]:
     return counts
 
 
-def _state(row: Sequence[object], counted: Mapping[str, int]) -> FlowState:
+def _state(row: Row, counted: Mapping[str, int]) -> FlowState:
     id, name, reason, created_at, cancelled_at, key = row
     counts = {str(state): int(counted.get(state, 0)) for state in State}
     if unknown := sum(number for state, number in counted.items() if state not in counts):
         counts[str(UNREADABLE)] = int(unknown)  # such a job has not ended, so neither has its flow
     created, cancelled = to_datetime(created_at), to_datetime(cancelled_at)
-    return FlowState(id, name, counts, created, cancelled, reason, key)  # type: ignore[arg-type]
+    return FlowState(id, name, counts, created, cancelled, reason, key)
 
 
 def flow_of(id: str) -> Op[str]:

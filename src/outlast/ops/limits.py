@@ -104,7 +104,7 @@ def _in_force(
     name: str, declared: str | None, overrides: str | None, changed_at: float, used: int | None
 ) -> LimitsInForce:
     limits, changed = QueueLimits.from_json(name, declared), json.loads(overrides or "{}")
-    at: Any = to_datetime(changed_at)
+    at = to_datetime(changed_at)
     allowed = limits.with_overrides(changed)
     admitted = None if allowed.quota is None else int(used or 0)
     return LimitsInForce(name, allowed, limits, changed, at, admitted)

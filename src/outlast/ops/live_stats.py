@@ -15,7 +15,7 @@ from ..model.timestamps import age, to_datetime
 from ..model.unreadable import read_whole
 from .access import ALL_JOBS, Access
 from .doctor.findings import Finding
-from .operation import Op, Rows, Statement
+from .operation import Op, Row, Rows, Statement
 from .report import names_in
 
 LATE_LEASE_S = 3.0  # seconds; workers reclaim twice a second, so later means never
@@ -237,7 +237,7 @@ def losses(kind: str, limit: int = MAX_LOSSES) -> Op[list[LossEvent]]:
     for at, data in rows:
         parsed = lenient_json(data)
         facts = parsed if isinstance(parsed, dict) else {}
-        found.append(LossEvent(kind, to_datetime(at), facts))  # type: ignore[arg-type]
+        found.append(LossEvent(kind, to_datetime(at), facts))
     return found
 
 
@@ -262,7 +262,7 @@ def jobs_by_worker(
     return found
 
 
-def _named(kind: type[Any], row: tuple[Any, ...]) -> dict[str, Any]:
+def _named(kind: type[Any], row: Row) -> dict[str, Any]:
     """A row as keyword arguments of its class; fields named as times become datetimes."""
     names = [one.name for one in fields(kind)]
     return {

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
 from ..model.admission import Admission
 from ..model.errors import QuotaExceeded
@@ -150,7 +149,7 @@ def _rows(counts: Counts) -> list[dict[str, object]]:
 def _refusal(
     queue: str, lane: str, asked: int, allowed: int, used: int, resets_at: float
 ) -> QuotaExceeded:
-    at: Any = to_datetime(float(resets_at))
+    at = to_datetime(float(resets_at))
     numbers = {"asked": int(asked), "allowed": int(allowed), "used": int(used)}
     return quota_exceeded(queue, lane or None, **numbers, resets_at=at)
 

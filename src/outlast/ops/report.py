@@ -18,7 +18,7 @@ from ..model.worker_names import is_offer
 from . import archive
 from .access import ALL_JOBS, Access
 from .breaker_report import BreakerState, breakers
-from .operation import Op, Pipeline, Rows, Statement
+from .operation import Op, Pipeline, Row, Rows, Statement
 
 HIGHEST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"  # sorts after every id
 
@@ -201,7 +201,7 @@ def _attempts(id: str) -> Statement:
 def steps(id: str) -> Op[list[Step]]:
     """The stored steps of a job."""
     rows: Rows = yield Statement("steps", {"id": id})
-    return [Step(name, attempt, to_datetime(at)) for name, attempt, at in rows]  # type: ignore[arg-type]
+    return [Step(name, attempt, to_datetime(at)) for name, attempt, at in rows]
 
 
 def queues() -> Op[list[Queue]]:
@@ -285,7 +285,7 @@ def throughput() -> Op[dict[str, tuple[int, float, float]]]:
     return {state: (int(n), age(wait or 0), age(run or 0)) for state, n, wait, run in rows}
 
 
-def _worker(row: tuple[Any, ...]) -> WorkerInfo:
+def _worker(row: Row) -> WorkerInfo:
     facts = dict(zip(_WORKER_COLUMNS, row, strict=True))
     facts["queues"], facts["tasks"] = names_in(facts["queues"]), names_in(facts["tasks"]) or []
     for name in ("started_at", "seen_at"):
@@ -308,12 +308,12 @@ def names_in(text: str | None) -> list[str] | None:
 _WORKER_COLUMNS = tuple(field.name for field in fields(WorkerInfo))
 
 
-def _duty(row: tuple[object, ...]) -> Duty:
+def _duty(row: Row) -> Duty:
     name, every, next_at, worker, succeeded_at, *rest = row
-    return Duty(name, every, to_datetime(next_at), worker, to_datetime(succeeded_at), *rest)  # type: ignore[arg-type]
+    return Duty(name, every, to_datetime(next_at), worker, to_datetime(succeeded_at), *rest)
 
 
-def _attempt(row: tuple[Any, ...]) -> Attempt:
+def _attempt(row: Row) -> Attempt:
     fence, attempt, worker, outcome, error, started, finished = row
     return Attempt(
         attempt,
@@ -326,6 +326,6 @@ def _attempt(row: tuple[Any, ...]) -> Attempt:
     )
 
 
-def _event(row: tuple[object, ...]) -> Event:
+def _event(row: Row) -> Event:
     seq, attempt, kind, data, at = row
-    return Event(seq, attempt, kind, lenient_json(data), to_datetime(at))  # type: ignore[arg-type]
+    return Event(seq, attempt, kind, lenient_json(data), to_datetime(at))

@@ -217,7 +217,7 @@ def dead_by_error(
     given = {**reach.params, "before": before or HIGHEST_ID, "floor": floor or LOWEST_ID}
     rows: Rows = yield Statement("dead_by_error", given)
     found = [
-        DeadGroup(task, error, int(number), to_datetime(first), to_datetime(last), id)  # type: ignore[arg-type]
+        DeadGroup(task, error, int(number), to_datetime(first), to_datetime(last), id)
         for task, error, number, first, last, id in rows
     ]
     return found, floor and above(floor)

@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..model.histogram import DurationHistogram
 from ..model.job import lenient_json
 from ..model.lifecycle import Outcome, State
 from .access import ALL_JOBS, Access
-from .operation import BEGIN, Op, Pipeline, Rows, Statement
+from .operation import BEGIN, Op, Pipeline, Row, Rows, Statement
 
 SPAN_S = 10  # seconds
 LONG_SPAN_S = 600  # seconds; the resolution after a day
@@ -218,7 +217,7 @@ def prune_statistics(short_before: int, long_before: int) -> Op[None]:
     )
 
 
-def _line(row: tuple[Any, ...]) -> StatisticsRow:
+def _line(row: Row) -> StatisticsRow:
     at, tenant, queue, succeeded, dead, cancelled, failed, crashed, waits, runs, there = row
     found = lenient_json(there)
     return StatisticsRow(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from ..model.humanize import format_duration
 from ..model.job import Job
@@ -80,7 +81,7 @@ def signals(id: str) -> Op[list[SignalRecord]]:
     """The latest signals of a job, in the order of arrival: a wait takes the earlier ones first."""
     rows: Rows = yield Statement("signals", {"id": id, "limit": MAX_SIGNALS_SHOWN})
     return [
-        SignalRecord(seq, name, chosen_key(key), by, to_datetime(at), taken_by)  # type: ignore[arg-type]
+        SignalRecord(seq, name, chosen_key(key), by, to_datetime(at), taken_by)
         for seq, name, key, by, at, taken_by in reversed(rows)
     ]
 
@@ -110,9 +111,9 @@ def wait_forms(id: str) -> Op[dict[str, Mapping[str, object]]]:
     return json.loads(rows[0][0]) if rows else {}
 
 
-def _wait(name: str, kind: str, subjects: str, *rest: object) -> WaitRecord:
+def _wait(name: str, kind: str, subjects: str, *rest: Any) -> WaitRecord:
     since, until, ended_at = (to_datetime(moment) for moment in rest[:3])
-    return WaitRecord(name, kind, tuple(json.loads(subjects)), since, until, ended_at, *rest[3:])  # type: ignore[arg-type]
+    return WaitRecord(name, kind, tuple(json.loads(subjects)), since, until, ended_at, *rest[3:])
 
 
 def explain_wait(wait: WaitRecord, job: str, now: float, no_worker: str) -> str:

@@ -10,7 +10,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -170,7 +170,8 @@ class StreamResponse(Response, ABC):
 
 
 async def race(
-    sending: Coroutine[Any, Any, None], others: Mapping[str, Coroutine[Any, Any, Any]]
+    sending: Coroutine[object, object, None],
+    others: Mapping[str, Coroutine[object, object, object]],
 ) -> tuple[str, BaseException | None]:
     """The name of the coroutine that ends first; "" for the sender, with its error. All of them
     have ended by then."""

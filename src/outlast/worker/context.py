@@ -101,7 +101,7 @@ class Context:
         return Job(
             id=claim.id, task=claim.task, queue=claim.queue, state=State.RUNNING,
             attempt=claim.attempt, args=read_args(claim.args), result=None, error=None,
-            run_at=to_datetime(claim.run_at), created_at=to_datetime(claim.created_at),  # type: ignore[arg-type]
+            run_at=to_datetime(claim.run_at), created_at=to_datetime(claim.created_at),
             started_at=to_datetime(claim.started_at), finished_at=None, worker=claim.worker,
             tenant=claim.tenant, priority=claim.priority, key=claim.key, failures=claim.failures,
             crashes=claim.crashes, max_attempts=claim.max_attempts, max_crashes=claim.max_crashes,

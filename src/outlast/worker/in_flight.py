@@ -7,10 +7,10 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..model.claim import Claim, ClaimKey
-from ..model.outcome import Transition
+from ..model.outcome import AttemptEnd, Transition
 
 if TYPE_CHECKING:
     from .executor import Execution
@@ -27,7 +27,7 @@ class InFlight:
     claim: Claim
     safe_until: float
     execution: Execution | None = None  # None: not started, or not to be run
-    task: asyncio.Task[Any] | None = None  # runs its handler
+    task: asyncio.Task[AttemptEnd] | None = None  # runs its handler
     transition: Transition | None = None  # set once it has ended
     abandoned: bool = False  # its handler is no longer awaited
     has_slot: bool = False  # while its handler runs; items of a batch share the batch's slot

@@ -10,7 +10,7 @@ import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..model.safe_text import error_summary
 from . import parent_pipe
@@ -52,7 +52,7 @@ def _check_thread() -> None:
         )
 
 
-def run_to_end(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:
+def run_to_end(loop: asyncio.AbstractEventLoop, main: Coroutine[object, object, None]) -> None:
     """Run until `main` has ended, whatever tasks of handlers do. A `sys.exit()` or `loop.stop()` in
     one of them ends the loop but no attempt: the job would be released unspent, and stop the next
     worker as well."""

@@ -52,7 +52,7 @@ class Arguments:
     """The arguments of one task."""
 
     def __init__(
-        self, function: Callable[..., Any], task: str, context_type: type | None = None
+        self, function: Callable[..., object], task: str, context_type: type | None = None
     ) -> None:
         self.task = task
         self._signature = read_signature(function, task, context_type)
@@ -182,7 +182,7 @@ class ItemArguments(Arguments):
     """The argument of one job of a batch task: an item of its list."""
 
     def __init__(
-        self, function: Callable[..., Any], task: str, context_type: type | None = None
+        self, function: Callable[..., object], task: str, context_type: type | None = None
     ) -> None:
         self.task = task
         self.list_parameter, self.batch_context, self._signature = read_item_signature(

@@ -13,7 +13,7 @@ ITEM = "item"  # the stored name of a batch job's only argument
 
 
 def read_item_signature(
-    function: Callable[..., Any], task: str, context_type: type | None
+    function: Callable[..., object], task: str, context_type: type | None
 ) -> tuple[str, str | None, Signature]:
     """The list's name, the context's name, and the signature stored for each job."""
     whole = read_signature(function, task, context_type)

@@ -40,19 +40,19 @@ def read_signal(name: str, text: str, annotation: Any) -> Any:
     return read
 
 
-def check_declared(task: str, declared: Mapping[str, Any], name: str, text: str) -> None:
+def check_declared(task: str, declared: Mapping[str, object], name: str, text: str) -> None:
     """Refuse a signal that a task does not declare, and a value of another type. A task that
     declares none accepts all."""
     if declared:
         read_signal(name, text, _declared_type(task, declared, name))
 
 
-def declared_form(task: str, declared: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+def declared_form(task: str, declared: Mapping[str, object], name: str) -> dict[str, Any] | None:
     """The JSON schema of a signal that a task declares; None: it declares none."""
     return signal_schema(_declared_type(task, declared, name)) if declared else None
 
 
-def _declared_type(task: str, declared: Mapping[str, Any], name: str) -> Any:
+def _declared_type(task: str, declared: Mapping[str, object], name: str) -> Any:
     if name not in declared:
         listed = ", ".join(sorted(declared))
         raise InvalidSignal(name, [Problem("", f"{task} does not take it; it takes {listed}")])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
 
 from starlette.responses import Response
 
@@ -91,7 +90,7 @@ async def _ended(call: RequestContext, id: str, seconds: float) -> None:
 
 
 async def _finishes_first(
-    main: Coroutine[Any, Any, Any], *others: Coroutine[Any, Any, Any]
+    main: Coroutine[object, object, object], *others: Coroutine[object, object, object]
 ) -> bool:
     """Whether `main` finished first; the remaining coroutines are cancelled."""
     tasks = [asyncio.create_task(one) for one in (main, *others)]

@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from markupsafe import Markup
 
@@ -31,7 +30,7 @@ class JobList(Snapshot):
     parts: dict[Hashable, Markup] = field(default_factory=dict)  # rendered from it
 
 
-ReadList = Callable[[], Coroutine[Any, Any, JobList]]
+ReadList = Callable[[], Coroutine[object, object, JobList]]
 
 
 @dataclass(slots=True)

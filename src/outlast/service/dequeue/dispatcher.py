@@ -17,7 +17,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from ...loops import Backoff
 from ...model.breaker import Breaker, Circuit, OpenBreaker
@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from .stream import WorkerStream
 
 log = logging.getLogger("outlast.service")
+
+T = TypeVar("T")
 
 
 class Dispatcher:
@@ -323,13 +325,13 @@ class Dispatcher:
     def claim_of(self, token: str, key: bytes) -> Claim | None:
         return self.book.claim_of(token) or task_tokens.read(token, key)
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def spawn(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _done(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             bug = not isinstance(error, OutlastError)  # the caller may be gone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...model.claim import ClaimKey
 from ...ops import workers as worker_ops
@@ -23,7 +23,7 @@ class PollingWorkers:
         self,
         store: Store,
         heartbeat_every: float,
-        spawn: Callable[[Coroutine[Any, Any, Any]], object],
+        spawn: Callable[[Coroutine[object, object, object]], object],
     ) -> None:
         self._store, self._every, self._spawn = store, heartbeat_every, spawn
         self._known: dict[str, tuple[RemoteWorkerInfo, float]] = {}

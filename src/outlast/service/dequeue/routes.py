@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 from pydantic_core import to_json
@@ -169,7 +170,7 @@ def _log_failure(worker: str, error: BaseException | None) -> None:
         log.error("the stream of %s failed: %s", worker, error, exc_info=error)
 
 
-async def _cancel_all(tasks: set[asyncio.Task[Any]]) -> None:
+async def _cancel_all(tasks: Iterable[asyncio.Task[object]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
 
 from ...ops.claim import PendingQueues
 
 POLL_VALID_S = 0.05  # seconds for which one poll serves all streams, unless it is outdated
 
-Spawn = Callable[[Coroutine[Any, Any, PendingQueues]], asyncio.Task[PendingQueues]]
+Spawn = Callable[[Coroutine[object, object, PendingQueues]], asyncio.Task[PendingQueues]]
 
 
 class SharedPoll:
     """At most one poll at a time, however many ask and however slow the database is."""
 
-    def __init__(self, poll: Callable[[], Coroutine[Any, Any, PendingQueues]], spawn: Spawn):
+    def __init__(self, poll: Callable[[], Coroutine[object, object, PendingQueues]], spawn: Spawn):
         self._poll, self._spawn = poll, spawn
         self._last: asyncio.Task[PendingQueues] | None = None
         self._began_at = 0.0

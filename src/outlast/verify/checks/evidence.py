@@ -10,7 +10,7 @@ from typing import Any
 
 from ...model.job import lenient_json
 from ...model.lifecycle import State
-from ...ops.operation import Op, Pipeline, Rows, Statement
+from ...ops.operation import Op, Pipeline, Row, Rows, Statement
 from ...store import Store
 from ..ledger import LedgerEntry
 
@@ -183,7 +183,7 @@ def collect(
     )  # fmt: skip
 
 
-def _job(row: tuple[Any, ...]) -> JobRow:
+def _job(row: Row) -> JobRow:
     facts = dict(zip(JobRow.__slots__, row, strict=True))
     for name in ("result", "args", "error"):
         facts[name] = lenient_json(facts[name])
