@@ -20,7 +20,7 @@ from contextlib import (
     contextmanager,
     suppress,
 )
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from ..model.errors import StoreUnavailable, WrongConnection
 from ..ops.operation import Op
@@ -30,6 +30,13 @@ from .dialects import SQLITE
 from .sqlite import connection as sqlite
 from .sqlite.guarded_connection import GuardedConnection
 from .uncancelled import uncancelled
+
+if TYPE_CHECKING:
+    from .postgres.connection import AsyncDeadlineConnection, DeadlineConnection
+    from .postgres.store import PostgresStore
+    from .sqlite.store import SqliteStore
+
+    Link = TypeVar("Link", DeadlineConnection, AsyncDeadlineConnection)
 
 T = TypeVar("T")
 
@@ -72,7 +79,7 @@ async def aopen_transaction(store: Store) -> AsyncIterator[AsyncHandlerTransacti
 class SqliteHandlerTransaction:
     connection: GuardedConnection
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: SqliteStore) -> None:
         self.store = store
 
     def begin(self) -> SqliteHandlerTransaction:
@@ -112,7 +119,7 @@ class SqliteHandlerTransaction:
 
 @contextmanager
 def _open_sqlite(store: Store) -> Iterator[HandlerTransaction]:
-    transaction = SqliteHandlerTransaction(store).begin()
+    transaction = SqliteHandlerTransaction(cast("SqliteStore", store)).begin()
     try:
         yield transaction
     finally:
@@ -134,7 +141,7 @@ class AsyncSqliteHandlerTransaction:
 
 @asynccontextmanager
 async def _aopen_sqlite(store: Store) -> AsyncIterator[AsyncHandlerTransaction]:
-    transaction = SqliteHandlerTransaction(store)
+    transaction = SqliteHandlerTransaction(cast("SqliteStore", store))
     try:
         await uncancelled(asyncio.to_thread(transaction.begin))
         yield AsyncSqliteHandlerTransaction(transaction)
@@ -147,7 +154,7 @@ async def _aopen_sqlite(store: Store) -> AsyncIterator[AsyncHandlerTransaction]:
 
 
 class PostgresHandlerTransaction:
-    def __init__(self, store: Any, link: Any) -> None:
+    def __init__(self, store: PostgresStore, link: DeadlineConnection) -> None:
         self.store, self.connection = store, link
         self.transaction = link.transaction()
         self.open = False
@@ -177,12 +184,13 @@ class PostgresHandlerTransaction:
 
 
 @contextmanager
-def _open_postgres(store: Any) -> Iterator[HandlerTransaction]:
+def _open_postgres(store: Store) -> Iterator[HandlerTransaction]:
+    postgres = cast("PostgresStore", store)
     with ExitStack() as stack:
-        yield store.retrying(lambda: _begin_postgres(store, stack))
+        yield store.retrying(lambda: _begin_postgres(postgres, stack))
 
 
-def _begin_postgres(store: Any, stack: ExitStack) -> PostgresHandlerTransaction:
+def _begin_postgres(store: PostgresStore, stack: ExitStack) -> PostgresHandlerTransaction:
     """Begin on a pooled connection. If an idle one is found broken, the others are suspect, too."""
     with ExitStack() as own:
         transaction = PostgresHandlerTransaction(
@@ -201,7 +209,7 @@ def _begin_postgres(store: Any, stack: ExitStack) -> PostgresHandlerTransaction:
 class AsyncPostgresHandlerTransaction:
     """The asyncio counterpart."""
 
-    def __init__(self, store: Any, link: Any) -> None:
+    def __init__(self, store: PostgresStore, link: AsyncDeadlineConnection) -> None:
         self.store, self.connection = store, link
         self.transaction = link.transaction()
         self.open = False
@@ -231,12 +239,15 @@ class AsyncPostgresHandlerTransaction:
 
 
 @asynccontextmanager
-async def _aopen_postgres(store: Any) -> AsyncIterator[AsyncHandlerTransaction]:
+async def _aopen_postgres(store: Store) -> AsyncIterator[AsyncHandlerTransaction]:
+    postgres = cast("PostgresStore", store)
     async with AsyncExitStack() as stack:
-        yield await store.aretrying(lambda: _abegin_postgres(store, stack))
+        yield await store.aretrying(lambda: _abegin_postgres(postgres, stack))
 
 
-async def _abegin_postgres(store: Any, stack: AsyncExitStack) -> AsyncPostgresHandlerTransaction:
+async def _abegin_postgres(
+    store: PostgresStore, stack: AsyncExitStack
+) -> AsyncPostgresHandlerTransaction:
     pool = store.handler_pool.loop_pool()
     async with AsyncExitStack() as own:
         transaction = AsyncPostgresHandlerTransaction(
@@ -261,14 +272,14 @@ def _translate_postgres_errors() -> AbstractContextManager[None]:
     return translate_errors()
 
 
-def _as_new(link: Any) -> Any:
+def _as_new(link: Link) -> Link:
     from psycopg.rows import tuple_row
 
     link.row_factory = tuple_row
     return link
 
 
-def _check_open(link: Any) -> None:
+def _check_open(link: DeadlineConnection | AsyncDeadlineConnection) -> None:
     from psycopg.pq import TransactionStatus
 
     if link.info.transaction_status == TransactionStatus.IDLE:

@@ -12,17 +12,17 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 from ..worker.child_reaper import ChildReaper
 from ..worker.supervisor import supervise
+from .worker_settings import CampaignWorkerOptions
 from .workload import Workload
 from .workspace import Workspace
 
 WORKER_PROCESSES = 2
 
 
-def run_supervisor(work: Workload, settings: dict[str, Any], number: int) -> None:
+def run_supervisor(work: Workload, settings: CampaignWorkerOptions, number: int) -> None:
     """In a child: become the supervisor."""
     faulthandler.cancel_dump_traceback_later()
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until it has started
@@ -34,7 +34,10 @@ def run_supervisor(work: Workload, settings: dict[str, Any], number: int) -> Non
     os.environ["OUTLAST_URL"] = workspace.url
     reaper = ChildReaper(work.ol.store)
     code = supervise(
-        [sys.executable, "-m", module, *arguments], WORKER_PROCESSES, settings["grace"], reaper
+        [sys.executable, "-m", module, *arguments],
+        WORKER_PROCESSES,
+        settings["grace"] or 0.0,
+        reaper,
     )
     work.ol.close()
     if code:

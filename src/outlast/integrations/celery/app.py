@@ -82,7 +82,7 @@ class Celery:
         set_as_current: bool = True,
         url: str | None = None,
         schema: str | None = None,
-        **others: Any,
+        **others: object,
     ) -> None:
         if others:
             reason = f"takes {', '.join(CONSTRUCTOR)}, url and schema, not {', '.join(others)}"
@@ -148,7 +148,12 @@ class Celery:
         read_beat_schedule(self, self.conf.beat_schedule or {})
 
     def add_periodic_task(
-        self, schedule: Any, sig: Canvas, args: Any = (), kwargs: Any = None, **given: Any
+        self,
+        schedule: Any,
+        sig: Canvas,
+        args: Iterable[object] | None = (),
+        kwargs: Mapping[str, object] | None = None,
+        **given: object,
     ) -> str:
         """Declare a schedule; its name is that of the call, unless one is given."""
         if not isinstance(sig, CelerySignature):
@@ -205,7 +210,11 @@ class Celery:
         return f"{module}.{name}" if module else name
 
     def send_task(
-        self, name: str, args: Any = None, kwargs: Any = None, **options: Any
+        self,
+        name: str,
+        args: Iterable[object] | None = None,
+        kwargs: Mapping[str, object] | None = None,
+        **options: object,
     ) -> AsyncResult:
         """Enqueue a call of a task by its name; this process need not know it."""
         result: AsyncResult = CelerySignature(name, args, kwargs, options, app=self).apply_async()

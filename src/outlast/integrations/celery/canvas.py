@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class CeleryChain(Canvas):
     """`chain(a.s(1), b.s(2))`, or `a.s(1) | b.s(2)`."""
 
-    def __init__(self, *tasks: Any, app: Celery | None = None) -> None:
+    def __init__(self, *tasks: object, app: Celery | None = None) -> None:
         self.tasks = _canvases(tasks)
         super().__init__(app or (self.tasks[0]._app if self.tasks else None))
         if not self.tasks:
@@ -46,7 +46,9 @@ class CeleryChain(Canvas):
         assert parent is not None
         return parent
 
-    def given(self, args: Iterable[Any], kwargs: Mapping[str, Any], options: Any) -> CeleryChain:
+    def given(
+        self, args: Iterable[object], kwargs: Mapping[str, object], options: Mapping[str, object]
+    ) -> CeleryChain:
         """The first one takes them, as in Celery; errbacks are for all."""
         options = dict(options)
         errbacks = listed(options.pop("link_error", None))
@@ -62,7 +64,12 @@ class CeleryChain(Canvas):
             task.link_error(errback)
         return errback
 
-    def apply(self, args: Iterable[Any] = (), kwargs: Any = None, **options: Any) -> Any:
+    def apply(
+        self,
+        args: Iterable[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        **options: object,
+    ) -> Any:
         result, given = None, tuple(args)
         for number, task in enumerate(self.tasks):
             result = task.apply(given, kwargs if number == 0 else None, **options)
@@ -101,7 +108,9 @@ class CeleryGroup(Canvas):
         made.id = jobs[0].flow if jobs else None
         return made
 
-    def given(self, args: Iterable[Any], kwargs: Mapping[str, Any], options: Any) -> CeleryGroup:
+    def given(
+        self, args: Iterable[object], kwargs: Mapping[str, object], options: Mapping[str, object]
+    ) -> CeleryGroup:
         made, args = copy(self), tuple(args)
         made.tasks = [task.given(args, kwargs, options) for task in self.tasks]
         return made
@@ -111,7 +120,12 @@ class CeleryGroup(Canvas):
             task.link_error(errback)
         return errback
 
-    def apply(self, args: Iterable[Any] = (), kwargs: Any = None, **options: Any) -> GroupResult:
+    def apply(
+        self,
+        args: Iterable[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        **options: object,
+    ) -> GroupResult:
         args = tuple(args)
         made = [task.apply(args, kwargs, **options) for task in self.tasks]
         return GroupResult(None, made)
@@ -127,13 +141,13 @@ class CeleryChord(Canvas):
     """`chord([a.s(1), a.s(2)])(b.s())`: the body gets the list of the header's results. A job of
     the header that fails fails the body, too."""
 
-    def __init__(self, header: Any, body: Any = None, app: Celery | None = None) -> None:
+    def __init__(self, header: object, body: object = None, app: Celery | None = None) -> None:
         self.header = header if isinstance(header, CeleryGroup) else CeleryGroup(*_one(header))
         self.body: Canvas | None = None if body is None else _canvas(body)
         super().__init__(app or self.header._app or (self.body._app if self.body else None))
         self.ends = self.body.ends if self.body is not None else RESULT
 
-    def __call__(self, body: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, body: object = None, *args: Any, **kwargs: Any) -> Any:
         whole = self if body is None else CeleryChord(self.header, body, app=self._app)
         return whole.apply_async(args, kwargs)
 
@@ -147,7 +161,9 @@ class CeleryChord(Canvas):
         header = self.header.results(jobs, parent)
         return self._body().results(jobs, header)
 
-    def given(self, args: Iterable[Any], kwargs: Mapping[str, Any], options: Any) -> CeleryChord:
+    def given(
+        self, args: Iterable[object], kwargs: Mapping[str, object], options: Mapping[str, object]
+    ) -> CeleryChord:
         if options:
             reason = "of a chord are set on its signatures: body.set(queue=…)"
             raise InvalidOption(option=next(iter(options)), reason=reason)
@@ -205,7 +221,7 @@ def read_signature(given: Mapping[str, Any], app: Celery | None = None) -> Canva
     )
 
 
-def _inner(given: Mapping[str, Any], app: Celery | None) -> Canvas:
+def _inner(given: Mapping[str, object], app: Celery | None) -> Canvas:
     """A part of a flow, whose jobs get their ids from it."""
     made = read_signature(given, app)
     if isinstance(made, CelerySignature):
@@ -229,7 +245,7 @@ def _compound(kind: str, **kwargs: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _canvases(tasks: Iterable[Any]) -> list[Any]:
+def _canvases(tasks: Iterable[object]) -> list[Any]:
     return [_canvas(one) for one in tasks]
 
 

@@ -47,7 +47,7 @@ class GroupResult:
         timeout: float | None = None,
         propagate: bool = True,
         disable_sync_subtasks: bool = True,
-        **waiting: Any,
+        **waiting: object,
     ) -> list[Any]:
         """The results of all, in order; `timeout` is for all of them."""
         refuse_in_task(disable_sync_subtasks)

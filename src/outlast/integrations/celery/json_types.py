@@ -37,7 +37,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def to_plain(value: Any, task: str) -> Any:
+def to_plain(value: object, task: str) -> Any:
     """A value as plain JSON; what cannot be JSON is refused."""
     try:
         return json.loads(json.dumps(value, default=_marked))
@@ -46,7 +46,7 @@ def to_plain(value: Any, task: str) -> Any:
         raise InvalidArguments(task, [Problem("", told)]) from error
 
 
-def to_python(value: Any) -> Any:
+def to_python(value: object) -> Any:
     """Plain JSON as the values that it was made of. Raises ValueError for an unknown type."""
     if isinstance(value, list):
         return [to_python(one) for one in value]

@@ -141,7 +141,7 @@ class AsyncResult:
         timeout: float | None = None,
         propagate: bool = True,
         disable_sync_subtasks: bool = True,
-        **waiting: Any,
+        **waiting: object,
     ) -> Any:
         """Wait for the result; raises the task's exception, TaskRevokedError or TimeoutError. How
         it waits (`interval`, `no_ack`, …) needs no options."""

@@ -49,11 +49,18 @@ class Canvas:
         """The results of its jobs, in the order of the flow."""
         raise NotImplementedError
 
-    def given(self, args: Iterable[Any], kwargs: Mapping[str, Any], options: Any) -> Canvas:
+    def given(
+        self, args: Iterable[object], kwargs: Mapping[str, object], options: Mapping[str, object]
+    ) -> Canvas:
         """A copy with more arguments and options, for those of its signatures that take them."""
         raise NotImplementedError
 
-    def apply(self, args: Iterable[Any] = (), kwargs: Any = None, **options: Any) -> Any:
+    def apply(
+        self,
+        args: Iterable[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        **options: object,
+    ) -> Any:
         """Run it here and now."""
         raise NotImplementedError
 
@@ -76,7 +83,10 @@ class Canvas:
         return self.apply_async(args, kwargs)
 
     def apply_async(
-        self, args: Iterable[Any] | None = None, kwargs: Any = None, **options: Any
+        self,
+        args: Iterable[object] | None = None,
+        kwargs: Mapping[str, object] | None = None,
+        **options: object,
     ) -> Any:
         """Enqueue it; its options are those of a task's `apply_async`."""
         if self.app.conf.task_always_eager:
@@ -85,7 +95,10 @@ class Canvas:
         return whole._results(self.app.ol._enqueue_jobs(whole._jobs()))
 
     async def aapply_async(
-        self, args: Iterable[Any] | None = None, kwargs: Any = None, **options: Any
+        self,
+        args: Iterable[object] | None = None,
+        kwargs: Mapping[str, object] | None = None,
+        **options: object,
     ) -> Any:
         if self.app.conf.task_always_eager:
             return self.apply(args or (), kwargs, **options)
@@ -114,8 +127,8 @@ class CelerySignature(Canvas):
     def __init__(
         self,
         task: str,
-        args: Iterable[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
+        args: Iterable[object] | None = None,
+        kwargs: Mapping[str, object] | None = None,
         options: Mapping[str, Any] | None = None,
         *,
         immutable: bool = False,
@@ -123,8 +136,8 @@ class CelerySignature(Canvas):
     ) -> None:
         super().__init__(app)
         self.task = task
-        self.args = tuple(args or ())
-        self.kwargs = dict(kwargs or {})
+        self.args: tuple[Any, ...] = tuple(args or ())
+        self.kwargs: dict[str, Any] = dict(kwargs or {})
         self.options = dict(options or {})
         self.immutable = immutable
 
@@ -160,7 +173,7 @@ class CelerySignature(Canvas):
         return errback
 
     def given(
-        self, args: Iterable[Any], kwargs: Mapping[str, Any], options: Any
+        self, args: Iterable[object], kwargs: Mapping[str, object], options: Any
     ) -> CelerySignature:
         return self.clone(args, kwargs, **options)
 

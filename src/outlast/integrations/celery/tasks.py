@@ -112,16 +112,19 @@ class CeleryTask:
         return AsyncResult(task_id or made.id, app=self.app)
 
     def _call(
-        self, args: Iterable[Any] | None, kwargs: Mapping[str, Any] | None, options: dict[str, Any]
+        self,
+        args: Iterable[object] | None,
+        kwargs: Mapping[str, object] | None,
+        options: dict[str, Any],
     ) -> Any:
         return call_of(self.app, self.name, args or (), kwargs or {}, options)
 
     def apply(
         self,
-        args: Iterable[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
+        args: Iterable[object] | None = None,
+        kwargs: Mapping[str, object] | None = None,
         throw: bool | None = None,
-        **options: Any,
+        **options: object,
     ) -> EagerResult:
         """Run it here and now, retries included."""
         return apply_eagerly(self, list(args or ()), dict(kwargs or {}), throw, options)
@@ -135,12 +138,12 @@ class CeleryTask:
 
     def signature(
         self,
-        args: Iterable[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        options: Mapping[str, Any] | None = None,
+        args: Iterable[object] | None = None,
+        kwargs: Mapping[str, object] | None = None,
+        options: Mapping[str, object] | None = None,
         *,
         immutable: bool = False,
-        **more: Any,
+        **more: object,
     ) -> CelerySignature:
         options = {**(options or {}), **more}
         return CelerySignature(self.name, args, kwargs, options, immutable=immutable, app=self.app)

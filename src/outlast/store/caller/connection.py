@@ -147,7 +147,7 @@ class PsycopgSession(CallerSession):
     def dialect(self) -> str:
         return POSTGRES
 
-    def savepoint(self) -> AbstractContextManager[Any]:
+    def savepoint(self) -> AbstractContextManager[object]:
         # On an idle connection without autocommit, transaction() would commit: make
         # sure that the caller's transaction has begun; then it is a savepoint.
         if not self.connection.autocommit:
@@ -179,7 +179,7 @@ class PsycopgSession(CallerSession):
 
 
 class AsyncPsycopgSession(AsyncCallerSession):
-    async def savepoint(self) -> AbstractAsyncContextManager[Any]:
+    async def savepoint(self) -> AbstractAsyncContextManager[object]:
         if not self.connection.autocommit:  # as in PsycopgSession
             await self.begin()
         return self.connection.transaction()  # type: ignore[no-any-return]
@@ -216,7 +216,7 @@ class AsyncpgSession(AsyncCallerSession):
     def driver(self) -> Any:
         return getattr(self.connection, "_con", self.connection)  # a pool lends proxies
 
-    async def savepoint(self) -> AbstractAsyncContextManager[Any]:
+    async def savepoint(self) -> AbstractAsyncContextManager[object]:
         return self.connection.transaction()  # type: ignore[no-any-return]
 
     async def execute(self, query: Query, statement: Statement) -> Rows:

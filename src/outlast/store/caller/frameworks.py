@@ -26,7 +26,7 @@ class SqlalchemySession(CallerSession):
     def driver(self) -> Any:
         return self.inner.connection.driver_connection
 
-    def savepoint(self) -> AbstractContextManager[Any]:
+    def savepoint(self) -> AbstractContextManager[object]:
         if not _in_transaction(self.inner.connection.driver_connection):
             if self._autocommits():
                 return self._transaction()
@@ -84,7 +84,7 @@ class DjangoSession(CallerSession):
         self.connection.ensure_connection()
         return self.connection.connection
 
-    def savepoint(self) -> AbstractContextManager[Any]:
+    def savepoint(self) -> AbstractContextManager[object]:
         from django.db import transaction
 
         return transaction.atomic(using=self.connection.alias)  # type: ignore[no-any-return]

@@ -63,7 +63,7 @@ class CallerSession(ABC):
         """The database that the connection is for."""
 
     @abstractmethod
-    def savepoint(self) -> AbstractContextManager[Any]:
+    def savepoint(self) -> AbstractContextManager[object]:
         """A savepoint, which can be rolled back without the caller's own work."""
 
     @abstractmethod
@@ -109,7 +109,7 @@ class AsyncCallerSession(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    async def savepoint(self) -> AbstractAsyncContextManager[Any]:
+    async def savepoint(self) -> AbstractAsyncContextManager[object]:
         """As in CallerSession."""
 
     @abstractmethod

@@ -13,6 +13,7 @@ from ...worker import finisher, local
 from ..checks.checker import Violation
 from ..checks.evidence import Evidence
 from ..ledger import Ledger
+from ..worker_settings import CampaignWorkerOptions
 from ..workload import Workload
 from .long_campaign import run_worker
 
@@ -25,7 +26,9 @@ class LostCommits(NamedTuple):
     until: float
 
 
-def run_watched_worker(work: Workload, url: str, settings: dict[str, object], number: int) -> None:
+def run_watched_worker(
+    work: Workload, url: str, settings: CampaignWorkerOptions, number: int
+) -> None:
     """In a child: a worker that records its accepted outcomes, with the server."""
     work.use_prepared(replace(work.workspace, url=url))
     operations = (local, "finish_and_claim"), (finisher, "finish"), (finisher, "finish_with_keys")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...model.errors import InvalidOption
 from ...store.statements import queries
@@ -46,7 +46,7 @@ class Campaign(ABC):
     name: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
     goal: ClassVar[str]
-    settings: ClassVar[dict[str, Any]] = {}  # of the store
+    settings: ClassVar[dict[str, object]] = {}  # of the store
     owners_only: ClassVar[bool] = False  # whether to run only scenarios of owners
 
     def __init__(

@@ -29,6 +29,7 @@ from ..children import ChildExit
 from ..faults.faketime import SteppedClock, library, own_clock, remove
 from ..faults.own_postgres import OwnDatabase, OwnPostgres
 from ..results import CampaignResults
+from ..worker_settings import CampaignWorkerOptions
 from ..workload import Workload
 from ..workspace import TEMPORARY_FILE, Workspace
 from .campaign import CampaignOptions
@@ -51,7 +52,7 @@ class ClockSteps(LongCampaign):
     columns = ("steps", "locks", "lost_owners")
     goal = "steps"
     workers_at_work = 4
-    timings: ClassVar[dict[str, object]] = {"grace": 5.0}
+    timings: ClassVar[CampaignWorkerOptions] = {"grace": 5.0}
 
     clock: SteppedClock
 
@@ -71,7 +72,8 @@ class ClockSteps(LongCampaign):
         self.rng = random.Random(self.seed)
         self.begun: Counter[str] = Counter()
         number = self.options.at_once or self.workers_at_work
-        settings = self.timings | {"concurrency": -(-self.jobs // number) + 8}
+        concurrency = -(-self.jobs // number) + 8
+        settings: CampaignWorkerOptions = {**self.timings, "concurrency": concurrency}
         self.workers = self.process_group("worker", partial(run_worker, self.work, settings))
         self.workers.start_missing(number)
         self.children.run_all(partial(enqueue_held, self.work, self.jobs))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..children import ChildExit
 from ..faults.interceptor import Interceptor
@@ -25,7 +25,7 @@ class Crash(OneFaultPerChild):
     columns = ("kills", "survived")
     goal = "kills"
     # The first process that opens the file after a kill reads the whole log.
-    settings: ClassVar[dict[str, Any]] = {"checkpoint_pages": 200}
+    settings: ClassVar[dict[str, object]] = {"checkpoint_pages": 200}
 
     def tracer(self) -> Tracer:
         return trace

@@ -28,6 +28,7 @@ from ..faults.failover_cluster import FailoverCluster, FailoverTimes
 from ..ledger import LedgerEntry
 from ..load import Gate, run_load
 from ..results import CampaignResults
+from ..worker_settings import CampaignWorkerOptions
 from ..workload import Workload
 from ..workspace import Workspace
 from .accepted_outcomes import duplicate_owners, run_watched_worker
@@ -129,7 +130,7 @@ def take_route(work: Workload, routes: Mapping[str, str], number: int) -> str:
 
 
 def run_routed_worker(
-    work: Workload, routes: Mapping[str, str], settings: dict[str, object], number: int
+    work: Workload, routes: Mapping[str, str], settings: CampaignWorkerOptions, number: int
 ) -> None:
     run_watched_worker(work, take_route(work, routes, number), settings, number)
 

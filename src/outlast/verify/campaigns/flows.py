@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...model.errors import InvalidOption
 from ..checks.judge import STALL_LIMIT_S
@@ -19,12 +19,13 @@ from ..graph_load import run_graph_load, wait_until_idle
 from ..ledger import LedgerEntry
 from ..load import Gate
 from ..scenarios import Scenario
+from ..worker_settings import CampaignWorkerOptions
 from .long_campaign import LongCampaign, run_worker
 
 KILL_RANGE_S = (1.0, 3.0)  # seconds between kills
 LOADERS = 1
 WORKERS = 4
-WORKER_SETTINGS: dict[str, object] = {
+WORKER_SETTINGS: CampaignWorkerOptions = {
     "lease": 2.0,
     "renew_every": 0.5,
     "poll_max": 0.2,
@@ -38,7 +39,7 @@ class FlowCampaign(LongCampaign):
     name = "flows"
     columns = ("flows", "fan_ins", "kills", "cancels")
     goal = "fan_ins"
-    settings: ClassVar[dict[str, Any]] = {"idle_timeout": 5.0}
+    settings: ClassVar[dict[str, object]] = {"idle_timeout": 5.0}
 
     def drive(self) -> None:
         self.rng = random.Random(self.seed)

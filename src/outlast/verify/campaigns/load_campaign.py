@@ -11,6 +11,7 @@ from ..checks.judge import STALL_LIMIT_S
 from ..ledger import LedgerEntry
 from ..load import Backlog, Gate, run_load
 from ..process_group import ProcessGroup
+from ..worker_settings import CampaignWorkerOptions
 from .long_campaign import LongCampaign, run_worker
 
 LOADERS = 2
@@ -18,7 +19,7 @@ LOADERS = 2
 
 class LoadCampaign(LongCampaign):
     default_workers: ClassVar[int]
-    worker_settings: ClassVar[dict[str, object]] = {}
+    worker_settings: ClassVar[CampaignWorkerOptions] = {}
     drain_within_s: ClassVar[float] = (
         STALL_LIMIT_S  # seconds to start all acknowledged jobs at the end
     )

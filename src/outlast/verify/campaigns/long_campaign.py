@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from ..checks.checker import Violation
 from ..checks.judge import judge, settle
@@ -21,6 +20,7 @@ from ..faults.points import FaultPoint
 from ..ledger import Tail
 from ..process_group import ProcessGroup
 from ..results import CampaignResults
+from ..worker_settings import CampaignWorkerOptions
 from ..workload import Workload
 from ..workspace import Workspace
 from .campaign import Campaign, CampaignOptions, prepare
@@ -125,7 +125,7 @@ class LongCampaign(Campaign):
         self.results.add_violation(END_LABEL, END_LABEL, str(violation))
 
 
-def run_worker(work: Workload, settings: dict[str, Any], number: int) -> None:
+def run_worker(work: Workload, settings: CampaignWorkerOptions, number: int) -> None:
     """In a child: a worker, until it is stopped."""
     faulthandler.cancel_dump_traceback_later()
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until it has started

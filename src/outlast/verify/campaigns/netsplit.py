@@ -23,7 +23,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Any
 
 from ...model.errors import OutlastError
 from ..call_timer import CallTimer, TimedCall, overdue_calls, timed_calls
@@ -54,7 +53,7 @@ from .network_campaign import (
 FAULT_KINDS = ("silence", "pause", "slow", "reset", "torn", "outage")
 MAX_CALL_S = 5.0  # seconds per call
 # Long enough for a connection (libpq waits at least 2 s) and a response on a busy machine.
-STORE_SETTINGS: dict[str, Any] = {"deadline": 1.5, "connect_timeout": 2.0}
+DEADLINE_S, CONNECT_TIMEOUT_S = 1.5, 2.0
 MAX_WORK_S = 4.0  # seconds that a worker runs
 HANG_TIMEOUT_S = 25.0  # seconds after which a scenario counts as hung and prints its stack
 POINTS_PER_ROUND = 24  # per scenario
@@ -219,7 +218,9 @@ def walk(upstream: Upstream, work: Workload, label: str, point: FaultPoint) -> N
     split = point if isinstance(point, SplitPoint) else None
     chunks = ChunkInspector(lambda: interceptor.armed, split)
     caller_errors = caller_connection_errors() if scenario.uses_caller_transaction else ()
-    work.ol.store.settings = replace(work.ol.store.settings, **STORE_SETTINGS)
+    work.ol.store.settings = replace(
+        work.ol.store.settings, deadline=DEADLINE_S, connect_timeout=CONNECT_TIMEOUT_S
+    )
     with (
         behind_proxy(work, upstream, chunks) as chunks.proxy,
         suppress(OutlastError, *caller_errors),

@@ -38,6 +38,7 @@ from ..schedule_load import (
     planned_schedules,
     run_schedule_operator,
 )
+from ..worker_settings import CampaignWorkerOptions
 from ..workload import Workload
 from ..workspace import TEMPORARY_FILE
 from .campaign import CampaignOptions
@@ -50,7 +51,7 @@ AHEAD_RANGE_S, BACK_RANGE_S = (35, 60), (3, 15)  # seconds of a step
 AHEAD_SHARE = 0.7  # share of steps from the correct time that go ahead
 READINGS = 100  # of both clocks
 WORKERS = 4
-WORKER_SETTINGS: dict[str, object] = {
+WORKER_SETTINGS: CampaignWorkerOptions = {
     "poll_max": 0.2,
     "reclaim_every": 0.2,
     "grace": 5.0,

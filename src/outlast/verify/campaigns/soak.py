@@ -17,13 +17,14 @@ from ..checks.judge import STALL_LIMIT_S
 from ..faults.connections import ConnectionCutter, kill_quietly, name_connections
 from ..results import CampaignResults
 from ..supervised import run_supervisor, workers_of
+from ..worker_settings import CampaignWorkerOptions
 from .campaign import CampaignOptions
 from .load_campaign import LoadCampaign
 
 FAULT_RANGE_S = (1.0, 3.0)  # seconds between faults
 LEASE_S = 2.0  # seconds: a frozen worker soon loses its jobs
 FREEZE_LEASES = (1.2, 2.0)  # duration in leases
-WORKER_SETTINGS: dict[str, object] = {
+WORKER_SETTINGS: CampaignWorkerOptions = {
     "lease": LEASE_S,
     "renew_every": 0.5,
     "poll_max": 0.2,

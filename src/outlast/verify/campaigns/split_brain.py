@@ -33,6 +33,7 @@ from ..checks.evidence import Evidence, collect
 from ..checks.judge import Verdict, settle
 from ..faults.standby import ReplicaNode, ReplicaPair
 from ..results import CampaignResults
+from ..worker_settings import CampaignWorkerOptions
 from ..workload import Workload
 from ..workspace import Workspace
 from .accepted_outcomes import LostCommits, duplicate_owners, run_watched_worker
@@ -49,7 +50,7 @@ SIDES = ("left", "right")  # names of connections; each prefers one server
 
 class SplitBrain(Failover):
     columns = ("failovers", "enqueued", "lost", "contested", "refused")
-    worker_settings: ClassVar[dict[str, object]] = {"lease": 6.0, "renew_every": 2.0}
+    worker_settings: ClassVar[CampaignWorkerOptions] = {"lease": 6.0, "renew_every": 2.0}
     jobs_per_second = 80.0
     drain_within_s = 5.0  # lost acknowledged jobs never start
 

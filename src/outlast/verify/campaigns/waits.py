@@ -23,13 +23,14 @@ from ..graph_load import wait_until_idle
 from ..load import Gate
 from ..scenarios import Scenario
 from ..wait_load import run_sender, run_wait_load
+from ..worker_settings import CampaignWorkerOptions
 from ..workload import Workload
 from .long_campaign import LongCampaign, run_worker
 
 KILL_INTERVAL_S = 0.5
 SENDER_SHARE = 0.3  # kills that hit a sender
 WORKERS, SENDERS = 3, 2
-WORKER_SETTINGS: dict[str, object] = {
+WORKER_SETTINGS: CampaignWorkerOptions = {
     "poll_max": 0.2,
     "reclaim_every": 0.2,
     "grace": 5.0,

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path as FilePath
-from typing import Any
 
 from ...client.client import Outlast
 from ...model.lifecycle import FINAL
@@ -18,12 +17,13 @@ from ...ops.cancel_flow import unfinished_cancels
 from ..faults.points import FaultPoint
 from ..scenario_context import ScenarioContext
 from ..scenarios import SCENARIOS
+from ..worker_settings import CampaignWorkerOptions
 from ..workload import Workload
 from .checker import Violation, check, leftover_rows, miscounted_waits
 from .evidence import Evidence, collect
 
 STALL_LIMIT_S = 30.0  # seconds without progress before jobs count as stalled
-WORKER_SETTINGS: dict[str, Any] = {
+WORKER_SETTINGS: CampaignWorkerOptions = {
     "concurrency": 16,
     "lease": 3.0,
     "renew_every": 0.5,
