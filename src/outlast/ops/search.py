@@ -266,7 +266,7 @@ def neighbours_in_access(
     return [one for one in before if one.id in seen], [one for one in after if one.id in seen]
 
 
-def _floor(statement: str, before: str, window: int, archived: bool) -> Op[str | None]:
+def _floor(statement: str, before: object, window: int, archived: bool) -> Op[str | None]:
     """The end of the window. With `archived`, both tables have one, and the narrower counts."""
     given = {"before": before, "window": window}
     rows: Rows = yield Statement(statement, given)

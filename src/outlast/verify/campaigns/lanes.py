@@ -26,13 +26,14 @@ from ..load import Gate
 from ..old_snapshot import hold_snapshot
 from ..results import CampaignResults
 from ..scenarios import Scenario
+from ..worker_settings import CampaignWorkerOptions
 from .campaign import CampaignOptions
 from .long_campaign import LongCampaign, run_worker
 
 KILL_INTERVAL_S = 1.0
 WORKERS = 4
 # With this concurrency a worker claims ahead.
-WORKER_SETTINGS: dict[str, object] = {"poll_max": 0.2, "grace": 5.0, "concurrency": 12}
+WORKER_SETTINGS: CampaignWorkerOptions = {"poll_max": 0.2, "grace": 5.0, "concurrency": 12}
 
 
 class LaneCampaign(LongCampaign):
