@@ -122,9 +122,9 @@ class LiveReader:
     def _start(self, job: LiveJob) -> LiveEvent | None:
         """The start of a job that was not reported before; None if it began before the stream."""
         key, at = (job.id, job.fence), job.started_at or 0.0
-        told, self._started[key] = key in self._started or at < self._opened_at, at
+        seen, self._started[key] = key in self._started or at < self._opened_at, at
         event = job.event(STARTED)
-        if told or not self.wanted.matches(event):
+        if seen or not self.wanted.matches(event):
             return None
         return LiveEvent.of(event, None, {"worker": job.worker})
 

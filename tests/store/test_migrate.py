@@ -17,7 +17,7 @@ from outlast import Outlast, SchemaMismatch, StoreError
 from outlast.model.settings import StoreSettings
 from outlast.ops.report import job
 from outlast.store import Store, open_store, schema
-from outlast.store.schema import Migration
+from outlast.store.schema import SchemaMigration
 from outlast.store.sqlite.connection import connect
 from tests.store.jobs import end, put, put_and_take, states, table, take
 from tests.support import Database, Processes
@@ -45,7 +45,9 @@ def release(monkeypatch: pytest.MonkeyPatch, database: Database) -> Release:
     def become(*versions: tuple[str, ...], compatible_from: int = TODAY) -> None:
         prefix = f"{database.schema}_" if database.is_sqlite else f"{database.schema}."
         more = [
-            Migration(number, compatible_from, tuple(one.replace("ol.", prefix) for one in changes))
+            SchemaMigration(
+                number, compatible_from, tuple(one.replace("ol.", prefix) for one in changes)
+            )
             for number, changes in enumerate(versions, NEXT)
         ]
         monkeypatch.setattr(schema, "migrations", lambda *names: (*today(*names), *more))

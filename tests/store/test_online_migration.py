@@ -20,7 +20,7 @@ import pytest
 from outlast.model.settings import StoreSettings
 from outlast.ops.report import job
 from outlast.store import Store, open_store, schema
-from outlast.store.schema import Migration
+from outlast.store.schema import SchemaMigration
 from tests.store.jobs import column, end, put, put_and_take, table
 from tests.support import Database, Processes, eventually
 
@@ -76,7 +76,7 @@ def store(database: Database) -> Store:
     return opened
 
 
-def next_release(folder: Path, database: Database) -> Migration:
+def next_release(folder: Path, database: Database) -> SchemaMigration:
     dialect = "sqlite" if database.is_sqlite else "postgres"
     return schema._migration(folder / f"0002.{dialect}.sql", dialect, database.schema)
 

@@ -12,7 +12,7 @@ from outlast.verify.lane_load import (
     SLOTS,
     SLOW_LANES,
     WIDE,
-    Backlog,
+    LaneBacklog,
 )
 from outlast.verify.ledger import LedgerEntry
 from tests.support import Database, Processes
@@ -141,7 +141,7 @@ def test_the_judge_sees_a_lane_that_is_never_full() -> None:
 
 def test_a_slow_machine_has_few_jobs_that_wait() -> None:
     """R238: else lanes would wait because there are too few workers, and not for a slot."""
-    backlog = Backlog()
+    backlog = LaneBacklog()
     assert backlog.has_room(0, 0.0)
     backlog.asked = 400
     assert not backlog.has_room(400, 0.0)

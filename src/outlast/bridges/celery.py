@@ -104,8 +104,8 @@ def read_message(received: Message) -> Message:
         return _normalized(envelope, received.receipt)
     except Exception as error:
         digest = hashlib.sha256(received.raw).hexdigest()
-        told = {PROBLEM: f"{type(error).__name__}: {error}"}
-        return Message(f"sha256:{digest}", received.raw, headers=told, receipt=received.receipt)
+        problem = {PROBLEM: f"{type(error).__name__}: {error}"}
+        return Message(f"sha256:{digest}", received.raw, headers=problem, receipt=received.receipt)
 
 
 def _is_amqp(received: Message) -> bool:
@@ -153,8 +153,8 @@ def _normalized(envelope: Mapping[str, Any], receipt: Any) -> Message:
         raise ValueError("it has no task or no id: it is not a message of Celery")
     if not isinstance(body, list) or len(body) != 3:
         raise ValueError("its body is not [args, kwargs, embed]")
-    told = {**headers, "id": id, "priority": properties.get("priority")}
-    texts = {name: _text(value) for name, value in told.items() if value is not None}
+    known = {**headers, "id": id, "priority": properties.get("priority")}
+    texts = {name: _text(value) for name, value in known.items() if value is not None}
     return Message(id, json.dumps(body).encode(), headers=texts, receipt=receipt)
 
 

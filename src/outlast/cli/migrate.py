@@ -16,7 +16,7 @@ from .progress import ProgressHandler, ProgressLine
 
 if TYPE_CHECKING:
     from ..client.client import Outlast
-    from ..store.schema import Migration
+    from ..store.schema import SchemaMigration
 
 
 @click.command(epilog="Example: outlast migrate --url postgresql://db.example/shop --plan")
@@ -45,7 +45,7 @@ def migrate(ol: Outlast, plan: bool, as_json: bool) -> None:
         click.echo(f"{ol.store.address} is at version {version}: nothing to do.")
 
 
-def _print_plan(ol: Outlast, pending: tuple[Migration, ...], as_json: bool) -> None:
+def _print_plan(ol: Outlast, pending: tuple[SchemaMigration, ...], as_json: bool) -> None:
     if as_json:
         print_json([_as_json(migration) for migration in pending])
         return
@@ -53,16 +53,16 @@ def _print_plan(ol: Outlast, pending: tuple[Migration, ...], as_json: bool) -> N
         click.echo(f"{ol.store.address}: nothing to do.")
     for migration in pending:
         steps = migration.steps
-        told = f"in {pluralize(len(steps), 'step')}" if steps else "in one transaction"
+        how = f"in {pluralize(len(steps), 'step')}" if steps else "in one transaction"
         click.echo(
-            f"Version {migration.version}, {told}; releases that know version"
+            f"Version {migration.version}, {how}; releases that know version"
             f" {migration.compatible_from} or later can work with it."
         )
         for number, step in enumerate(steps, 1):
             click.echo(f"  {number}. {step.kind}: {step.purpose}")
 
 
-def _as_json(migration: Migration) -> dict[str, object]:
+def _as_json(migration: SchemaMigration) -> dict[str, object]:
     steps = [{"kind": step.kind, "purpose": step.purpose} for step in migration.steps]
     oldest = migration.compatible_from
     return {"version": migration.version, "compatible_from": oldest, "steps": steps}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import click
 
@@ -17,8 +18,20 @@ from .verify_options import (
 )
 from .verify_run import run_load_campaign
 
-if TYPE_CHECKING:
-    pass
+F = TypeVar("F", bound=Callable[..., object])
+
+_clock_option = click.option(
+    "--store",
+    type=click.Choice(["sqlite", "postgres"]),
+    default="sqlite",
+    show_default=True,
+    help="The clock that steps: that of all processes on a machine, or that of a server.",
+)
+
+
+def _points_option(noun: str) -> Callable[[F], F]:
+    text = f"Number of {noun}; default: as time allows."
+    return click.option("--points", type=click.IntRange(1), help=text)
 
 
 @click.command(
@@ -91,13 +104,7 @@ def soak(**options: Any) -> None:
     named faketime or libfaketime). With --store postgres it starts its own server, as dbcrash does.
     """
 )
-@click.option(
-    "--store",
-    type=click.Choice(["sqlite", "postgres"]),
-    default="sqlite",
-    show_default=True,
-    help="The clock that steps: that of all processes on a machine, or that of a server.",
-)
+@_clock_option
 @click.option(
     "--steps", type=click.IntRange(1), default=20, show_default=True, help="Steps of the clock."
 )
@@ -140,9 +147,7 @@ def clock(**options: Any) -> None:
               outlast verify flows --url postgresql://localhost/test --points 10000 --seed 7
     """
 )
-@click.option(
-    "--points", type=click.IntRange(1), help="Number of fan-ins; default: as time allows."
-)
+@_points_option("fan-ins")
 @workers_option(4)
 @enqueue_budget_option
 @first_option
@@ -167,7 +172,7 @@ def flows(**options: object) -> None:
               outlast verify lanes --url postgresql://localhost/test --old-snapshot
     """
 )
-@click.option("--points", type=click.IntRange(1), help="Number of runs; default: as time allows.")
+@_points_option("runs")
 @click.option(
     "--old-snapshot",
     is_flag=True,
@@ -198,7 +203,7 @@ def lanes(old_snapshot: bool, **options: object) -> None:
               outlast verify waits --url postgresql://localhost/test --workers 8 --seed 7
     """
 )
-@click.option("--points", type=click.IntRange(1), help="Number of runs; default: as time allows.")
+@_points_option("runs")
 @workers_option(3)
 @enqueue_budget_option
 @first_option
@@ -225,14 +230,8 @@ def waits(**options: object) -> None:
     named faketime or libfaketime). With --store postgres it starts its own server, as dbcrash does.
     """
 )
-@click.option(
-    "--store",
-    type=click.Choice(["sqlite", "postgres"]),
-    default="sqlite",
-    show_default=True,
-    help="The clock that steps: that of all processes on a machine, or that of a server.",
-)
-@click.option("--points", type=click.IntRange(1), help="Number of ticks; default: as time allows.")
+@_clock_option
+@_points_option("ticks")
 @workers_option(4)
 @enqueue_budget_option
 @first_option

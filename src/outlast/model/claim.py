@@ -19,7 +19,7 @@ class ClaimGuard(TypedDict):
     offered_by: NotRequired[str]
 
 
-class EventRow(ClaimGuard):
+class ClaimEvent(ClaimGuard):
     """An event of a handler, or a row of its output, to be stored if its claim holds."""
 
     job: str
@@ -69,8 +69,8 @@ class Claim(NamedTuple):
             guard["offered_by"] = self.offered_by
         return guard
 
-    def event_row(self, kind: str, data: str, n: int) -> EventRow:
-        row: EventRow = {
+    def event_row(self, kind: str, data: str, n: int) -> ClaimEvent:
+        row: ClaimEvent = {
             "job": self.id, "fence": self.fence, "worker": self.worker,
             "kind": kind, "data": data, "n": n,
         }  # fmt: skip

@@ -128,10 +128,10 @@ def chunks_after(cursor: StreamCursor, rows: Iterable[StreamRow]) -> Iterator[St
 def _chunks(row: StreamRow, had: int) -> Iterator[StreamChunk]:
     items = None if row.data is None else lenient_json(row.data)
     at = to_datetime(row.at)
-    for place, item in enumerate([None] if items is None else items, 1):
-        if place > had:
+    for index, item in enumerate([None] if items is None else items, 1):
+        if index > had:
             kind: ChunkKind = "text" if isinstance(item, str) else "json"
             if row.data is None:
                 kind = "truncated"
-            id = str(StreamCursor(row.fence, row.n, place))
+            id = str(StreamCursor(row.fence, row.n, index))
             yield StreamChunk(id, kind, row.attempt, row.fence, item, at)

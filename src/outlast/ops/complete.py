@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..model.claim import EventRow
+from ..model.claim import ClaimEvent
 from ..model.errors import ClaimLost
 from ..model.outcome import Transition
 from ..model.stream import STREAM
@@ -16,7 +16,7 @@ from .streams import stream_statements
 
 def complete(
     transition: Transition,
-    events: Sequence[EventRow] = (),
+    events: Sequence[ClaimEvent] = (),
     stream_limit: int = 0,
 ) -> Op[None]:
     """Finish, or raise and thereby roll back the handler's writes. Jobs that the handler enqueued

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from ..model.claim import ClaimKey, EventRow
+from ..model.claim import ClaimEvent, ClaimKey
 from ..model.errors import ClaimLost
 from ..model.job import NewJob
 from ..model.lifecycle import STATES, Outcome, State
@@ -42,7 +42,7 @@ class Finished:
 
 
 def finish(
-    transitions: Sequence[Transition], events: Sequence[EventRow] = (), channel: str = ""
+    transitions: Sequence[Transition], events: Sequence[ClaimEvent] = (), channel: str = ""
 ) -> Op[Finished]:
     """Apply transitions whose claims still hold, with records and follow-up jobs. Readers of
     events are notified on `channel`."""
@@ -75,7 +75,7 @@ def _job_and_fence(transition: Transition) -> tuple[str, int]:
     return transition.claim.id, transition.claim.fence
 
 
-def record_events(events: Sequence[EventRow], channel: str) -> list[Statement]:
+def record_events(events: Sequence[ClaimEvent], channel: str) -> list[Statement]:
     """Statements that store events and, with a channel, notify their readers."""
     params = {"channel": channel, "queues": '[""]'}
     notify = [Statement("notify_workers", params)] if channel else []

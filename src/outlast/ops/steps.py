@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..model.claim import Claim, EventRow
+from ..model.claim import Claim, ClaimEvent
 from ..model.errors import ClaimLost
 from .operation import Op, Pipeline, Rows, Statement
 from .streams import stream_statements
@@ -20,7 +20,7 @@ def keep(
     claim: Claim,
     name: str,
     result: str,
-    output: Sequence[EventRow] = (),
+    output: Sequence[ClaimEvent] = (),
     stream_limit: int = 0,
 ) -> Op[str]:
     """Store the result of a step and return the stored text; after a lost response it is stored

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..model.claim import EventRow
+from ..model.claim import ClaimEvent
 from ..model.stream import StreamCursor, StreamRow
 from .events import JobStatus, job_status
 from .operation import Op, Pipeline, Rows, Statement
@@ -28,7 +28,7 @@ class StreamPage(NamedTuple):
     more: bool  # there may be more rows already
 
 
-def store_stream(rows: Sequence[EventRow], limit: int, channel: str = "") -> Op[int]:
+def store_stream(rows: Sequence[ClaimEvent], limit: int, channel: str = "") -> Op[int]:
     """Store output of claims that still hold, in one round trip. Readers are notified on
     `channel`."""
     statements = stream_statements(rows, limit)
@@ -38,7 +38,7 @@ def store_stream(rows: Sequence[EventRow], limit: int, channel: str = "") -> Op[
     return len(answers[-2 if channel else -1])
 
 
-def stream_statements(rows: Sequence[EventRow], limit: int) -> list[Statement]:
+def stream_statements(rows: Sequence[ClaimEvent], limit: int) -> list[Statement]:
     """Statements that store output. Events are numbered from 0, stored rows from 1: 0 marks the
     claim."""
     ids = json.dumps(sorted({row["job"] for row in rows}))

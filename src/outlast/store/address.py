@@ -32,8 +32,8 @@ class Address:
         """Safe to print: no password, no parameters."""
         if self.dialect == SQLITE:
             return f"sqlite:///{self.path}"
-        user, place = _postgres_parts(self.url)
-        return f"postgresql://{user}@{place}" if user else f"postgresql://{place}"
+        user, location = _postgres_parts(self.url)
+        return f"postgresql://{user}@{location}" if user else f"postgresql://{location}"
 
     __repr__ = __str__
 
@@ -73,10 +73,10 @@ def check_schema(schema: str) -> None:
 
 def _readable(url: str) -> str:
     """A URL that libpq parses as intended; libpq's own errors would quote the password."""
-    _, place = _postgres_parts(url)
-    hosts = re.sub(r"\[[^]]*\]", "", place.partition("/")[0]).split(",")
+    _, location = _postgres_parts(url)
+    hosts = re.sub(r"\[[^]]*\]", "", location.partition("/")[0]).split(",")
     numbered = all(re.fullmatch(r"[^:]*(:\d*)?", host) for host in hosts)
-    if "@" in place or not numbered or re.search(r"%(?![0-9a-fA-F]{2})", url):
+    if "@" in location or not numbered or re.search(r"%(?![0-9a-fA-F]{2})", url):
         raise InvalidSetting(
             field="url",
             reason="must be postgresql://user:password@host:port/database, where"

@@ -19,7 +19,7 @@ from ..model.settings import StoreSettings
 from ..ops.operation import CREATES_DATABASE, Op
 from . import close_at_exit, forks
 from .address import Address
-from .schema import Migration
+from .schema import SchemaMigration
 from .statements import Query, queries
 
 T = TypeVar("T")
@@ -165,7 +165,7 @@ class Store(ABC):
         """Migrate the tables to this release; returns the applied versions."""
 
     @abstractmethod
-    def pending_migrations(self) -> tuple[Migration, ...]:
+    def pending_migrations(self) -> tuple[SchemaMigration, ...]:
         """The migrations that `migrate` would apply; changes nothing."""
 
     @abstractmethod

@@ -57,7 +57,7 @@ class MigrationStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Migration:
+class SchemaMigration:
     version: int
     # A process that knows version n works with tables of this later version if that is at most n.
     compatible_from: int
@@ -82,7 +82,7 @@ class SchemaVersion(NamedTuple):
 
 
 @cache
-def migrations(dialect: str, schema: str) -> tuple[Migration, ...]:
+def migrations(dialect: str, schema: str) -> tuple[SchemaMigration, ...]:
     folder = files(__package__).joinpath("migrations")
     found = sorted(
         (file for file in folder.iterdir() if file.name.endswith(f".{dialect}.sql")),
@@ -91,13 +91,13 @@ def migrations(dialect: str, schema: str) -> tuple[Migration, ...]:
     return tuple(_migration(file, dialect, schema) for file in found)
 
 
-def _migration(file: Traversable, dialect: str, schema: str) -> Migration:
+def _migration(file: Traversable, dialect: str, schema: str) -> SchemaMigration:
     source = SqlSource(file.read_text("utf-8"), f"migrations/{file.name}")
     if (head := _COMPATIBLE_FROM.search(source.text)) is None:
         source.fail(0, "a line `-- compatible from: N` is missing")
     steps = tuple(_steps(source, dialect, schema))
     whole = tuple(blocking(one) for one in split(translate(source, dialect, schema)))
-    return Migration(int(file.name[:4]), int(head[1]), whole, steps)
+    return SchemaMigration(int(file.name[:4]), int(head[1]), whole, steps)
 
 
 def _steps(source: SqlSource, dialect: str, schema: str) -> Iterator[MigrationStep]:
@@ -117,14 +117,18 @@ def blocking(statement: str) -> str:
     return re.sub(r"\bINDEX CONCURRENTLY\b", "INDEX", statement)
 
 
-def pending(known: tuple[Migration, ...], found: SchemaVersion) -> tuple[Migration, ...]:
+def pending(
+    known: tuple[SchemaMigration, ...], found: SchemaVersion
+) -> tuple[SchemaMigration, ...]:
     """The migrations that an upgrade of these tables would apply."""
     if found.early:
         raise SchemaMismatch(reason=EARLY)
     return tuple(migration for migration in known if migration.version > found.version)
 
 
-def next_step(known: tuple[Migration, ...], found: SchemaVersion) -> tuple[Migration, ...]:
+def next_step(
+    known: tuple[SchemaMigration, ...], found: SchemaVersion
+) -> tuple[SchemaMigration, ...]:
     """The migrations to apply in one transaction: one version, or all of them if there are no
     tables yet, so that no process sees a partial install."""
     later = pending(known, found)

@@ -99,8 +99,8 @@ class _Expected:
             options["at"] = self.at.isoformat()
         if self.delay is not None:
             options["delay"] = self.delay
-        said = ", ".join(f"{name}={value!r}" for name, value in options.items())
-        return f"{self.task}({', '.join(given)})" + (f" with {said}" if said else "")
+        described = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        return f"{self.task}({', '.join(given)})" + (f" with {described}" if described else "")
 
 
 def _near(one: datetime, other: datetime) -> bool:

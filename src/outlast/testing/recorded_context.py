@@ -156,10 +156,10 @@ class _MemoryOperations:
         """Jobs that have succeeded with the given results, all on the first page."""
         return [] if after >= 0 else [self._row(n, value) for n, value in enumerate(self._results)]
 
-    def _row(self, place: int, result: object) -> Row:
+    def _row(self, position: int, result: object) -> Row:
         facts = {
             **dict.fromkeys(JOB_COLUMNS), **self._claim._asdict(), "id": new_job_id(),
             "state": State.SUCCEEDED, "args": "{}", "result": json.dumps(result),
             "finished_at": self._claim.started_at, "cancelling": False, "waits_for": 0,
         }  # fmt: skip
-        return (place, *(facts[name] for name in JOB_COLUMNS))
+        return (position, *(facts[name] for name in JOB_COLUMNS))

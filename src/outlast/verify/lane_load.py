@@ -75,7 +75,7 @@ class LaneTasks:
         self.slotted, self.in_order = slotted, in_order
 
 
-class Backlog:
+class LaneBacklog:
     """The number of jobs that may wait: as many as the workers end in a few seconds. With more, a
     lane would wait for a worker instead of a slot."""
 
@@ -96,7 +96,7 @@ def run_lane_load(work: Workload, tasks: LaneTasks, gate: Gate, seed: int, numbe
     """In a child: enqueue jobs in lanes while there is room. There is a single enqueuer, so that
     the order in each lane is known."""
     faulthandler.cancel_dump_traceback_later()
-    rng, numbers, backlog = random.Random(seed), count(), Backlog()
+    rng, numbers, backlog = random.Random(seed), count(), LaneBacklog()
     while gate.state != Gate.SHUT:
         try:
             waiting = work.ol.counts()
@@ -152,8 +152,8 @@ def run_limiter(work: Workload, gate: Gate, seed: int, number: int) -> None:
 
 
 def _change_limits(work: Workload, queue: str, of_queue: dict[str, Any], of_lane: int) -> None:
-    told = [of_queue.get("running"), of_lane]
-    work.ledger.write("limits", queue, 0, [*told, "asked"])
+    limits = [of_queue.get("running"), of_lane]
+    work.ledger.write("limits", queue, 0, [*limits, "asked"])
     with suppress(OutlastError):
         work.ol.limit(queue, lane_running=of_lane, **of_queue)
-        work.ledger.write("limits", queue, 0, [*told, "changed"])
+        work.ledger.write("limits", queue, 0, [*limits, "changed"])

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from ..model.claim import Claim, EventRow
+from ..model.claim import Claim, ClaimEvent
 from ..model.errors import ClaimLost, StoreError
 from ..model.flow_builder import build_jobs
 from ..model.job import Job, NewJob
@@ -104,7 +104,7 @@ class ScenarioContext:
         return build_jobs([call] * number)
 
     def finish(
-        self, ends: Sequence[tuple[Claim, AttemptEnd]], events: Sequence[EventRow] = ()
+        self, ends: Sequence[tuple[Claim, AttemptEnd]], events: Sequence[ClaimEvent] = ()
     ) -> Finished:
         """Report outcomes, and record the responses in the ledger."""
         transitions = [decide(claim, ended, FAST_RETRY, 0.5) for claim, ended in ends]

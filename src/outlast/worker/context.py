@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ..model.arguments import MAX_PAYLOAD, encode_result
-from ..model.claim import Claim, EventRow
+from ..model.claim import Claim, ClaimEvent
 from ..model.errors import ClaimLost, InvalidOption, TooLate, Unsupported
 from ..model.flow import Enqueueable
 from ..model.flow_builder import build_jobs
@@ -51,7 +51,7 @@ class Context:
         claim: Claim,
         add_event: Callable[[Claim, str, str], None],
         operations: OperationRunner,
-        pending_events: Callable[[Claim], list[EventRow]] = lambda _: [],
+        pending_events: Callable[[Claim], list[ClaimEvent]] = lambda _: [],
         blobs: Blobs | None = None,
         *,
         store: Store | None = None,
@@ -288,7 +288,7 @@ class Context:
         text = json.dumps({name: _storable(value) for name, value in data.items()})
         self._add_event(self._claim, kind, text)
 
-    def _events_to_store(self) -> list[EventRow]:
+    def _events_to_store(self) -> list[ClaimEvent]:
         return self._pending_events(self._claim)
 
     def _output_to_store(self) -> OutputRows:

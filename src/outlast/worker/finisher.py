@@ -22,7 +22,7 @@ from functools import partial
 from typing import TypeVar
 
 from ..loops import Backoff
-from ..model.claim import Claim, ClaimKey, EventRow
+from ..model.claim import Claim, ClaimEvent, ClaimKey
 from ..model.humanize import pluralize
 from ..model.outcome import AttemptEnd, Transition
 from ..model.safe_text import error_summary
@@ -40,7 +40,7 @@ log = logging.getLogger("outlast.worker")
 
 T = TypeVar("T")
 R = TypeVar("R")
-Events = list[EventRow]
+Events = list[ClaimEvent]
 SHORT_HANDLER_S = 0.05  # seconds from the start of a handler until its outcome is on its way
 MIN_PACE_S = 0.0005  # seconds that some outcomes took at least, whatever the clock says
 NOTIFY_INTERVAL_S = 0.05  # seconds at least between words to those who follow events
@@ -73,7 +73,7 @@ class Finisher:
         finish_and_claim: FinishAndClaim,
     ) -> None:
         self.split_after = SPLIT_AFTER_FAILURES
-        self.on_drop: Callable[[EventRow, Exception], None] = lambda event, error: None
+        self.on_drop: Callable[[ClaimEvent, Exception], None] = lambda event, error: None
         self._store = store
         self._in_flight = in_flight
         self._apply = apply
@@ -92,7 +92,7 @@ class Finisher:
         self._refused_since: dict[ClaimKey, tuple[float, str]] = {}  # those, since when and why
         self._keyed_at = 0.0  # when to try these
         self._keyed_backoff = Backoff(first=0.5)
-        self._events: deque[EventRow] = deque()
+        self._events: deque[ClaimEvent] = deque()
         self._sending: Events = []  # on their way to the database
         self._notify_at = NotifyLimiter(NOTIFY_INTERVAL_S)
         self._numbers = itertools.count()  # of events: one that is sent again is known by its own
@@ -305,7 +305,7 @@ class Finisher:
                 self._set_aside(transition.claim, error)
         return together
 
-    def _drop(self, event: EventRow, error: Exception) -> None:
+    def _drop(self, event: ClaimEvent, error: Exception) -> None:
         self._counts["events_dropped"] += 1
         log.warning("job %s: an event cannot be stored: %s", event["job"], error)
         self.on_drop(event, error)

@@ -22,7 +22,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any, NoReturn
 
-from ..model.claim import Claim, EventRow
+from ..model.claim import Claim, ClaimEvent
 from ..model.errors import Unsupported
 from ..model.lifecycle import Outcome
 from ..model.outcome import AttemptEnd
@@ -77,7 +77,7 @@ class ChildContext(Context):
         self._streams = StreamBuffers(stream_limit, lambda _: True, self._send_row)
         self._pump = StreamPump(self._streams)
         self._numbers = itertools.count()
-        self._sent: dict[int, EventRow] = {}  # by number, without output of kept steps
+        self._sent: dict[int, ClaimEvent] = {}  # by number, without output of kept steps
         operations = NoOperations() if store is None else store
         super().__init__(claim, self._send_event, operations, self._sent_events, blobs, store=store)
 
@@ -85,7 +85,7 @@ class ChildContext(Context):
         """Send the last chunks."""
         self._streams.seal_all(self._claim)
 
-    def _sent_events(self, claim: Claim) -> list[EventRow]:
+    def _sent_events(self, claim: Claim) -> list[ClaimEvent]:
         self.flush_stream()
         with self._numbering:
             return list(self._sent.values())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ..loops import Loop
-    from ..model.claim import Claim, EventRow
+    from ..model.claim import Claim, ClaimEvent
     from ..model.errors import OutlastError
     from .in_flight import InFlight
 
@@ -70,7 +70,7 @@ class OutcomeSink(Protocol):
         """From any thread: add an event or a chunk of output of a running job. Returns whether the
         worker should wake up to report it."""
 
-    def pending_events(self, claim: Claim) -> list[EventRow]:
+    def pending_events(self, claim: Claim) -> list[ClaimEvent]:
         """From any thread: the events of a claim that may not be stored yet."""
 
     async def flush(self) -> None:

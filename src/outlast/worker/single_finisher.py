@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from ..model.claim import Claim, EventRow
+from ..model.claim import Claim, ClaimEvent
 from ..model.errors import ClaimLost, OutlastError, StoreError
 from ..model.lifecycle import Outcome, State
 from ..model.outcome import AttemptEnd, Transition
@@ -33,14 +33,14 @@ class SingleFinisher:
         store: Store,
         counts: Counter[str],
         decide: Callable[[Claim, AttemptEnd], Transition],
-        drop: Callable[[EventRow, Exception], None],
+        drop: Callable[[ClaimEvent, Exception], None],
     ) -> None:
         self._store = store
         self._counts = counts
         self._decide = decide
         self._drop = drop
 
-    async def record(self, event: EventRow) -> None:
+    async def record(self, event: ClaimEvent) -> None:
         """Store an event, or drop it."""
         try:
             await self._retry_once(self._record_one, event)
@@ -49,7 +49,7 @@ class SingleFinisher:
                 raise
             self._drop(event, error)
 
-    async def _record_one(self, event: EventRow) -> None:
+    async def _record_one(self, event: ClaimEvent) -> None:
         await self._store.arun(finish, [], [event])
 
     async def finish(self, transition: Transition) -> Finished:

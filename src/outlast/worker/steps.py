@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from ..loops import Backoff
 from ..model.arguments.step_value import read, return_annotation, write
-from ..model.claim import Claim, EventRow
+from ..model.claim import Claim, ClaimEvent
 from ..model.errors import DeadlineExceeded, InvalidOption, StoreBusy, StoreUnavailable
 from ..model.options import check_name
 from ..ops.operation import Op
@@ -36,7 +36,7 @@ TRANSIENT_ERRORS = (StoreUnavailable, StoreBusy, DeadlineExceeded)
 BACKOFF_RANGE_S = (0.2, 2.0)  # first and longest wait, in seconds
 
 StepFunction = Callable[[], Any]
-OutputRows = Sequence[EventRow]
+OutputRows = Sequence[ClaimEvent]
 
 in_step: ContextVar[bool] = ContextVar("outlast_in_step", default=False)  # a step is running
 

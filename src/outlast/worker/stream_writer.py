@@ -15,7 +15,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 
-from ..model.claim import Claim, EventRow
+from ..model.claim import Claim, ClaimEvent
 from ..model.stream import STREAM
 from ..ops.streams import store_stream
 from ..store import Store
@@ -35,8 +35,8 @@ class StreamWriter:
         store: Store,
         holds: Callable[[Claim], bool],
         number: Callable[[], int],
-        channel: Callable[[list[EventRow]], str],
-        on_drop: Callable[[EventRow, Exception], None],
+        channel: Callable[[list[ClaimEvent]], str],
+        on_drop: Callable[[ClaimEvent, Exception], None],
     ) -> None:
         self._store = store
         self._number = number
@@ -44,7 +44,7 @@ class StreamWriter:
         self._on_drop = on_drop
         self._limit = store.settings.stream_limit
         self._buffers = StreamBuffers(self._limit, holds, self._seal)
-        self._rows: deque[EventRow] = deque()
+        self._rows: deque[ClaimEvent] = deque()
         self._suspicion = RowSuspicion()
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class StreamWriter:
         """Make rows of the last chunks of an ended attempt, for the next write."""
         self._buffers.seal_all(claim, last=True)
 
-    def pending(self, claim: Claim) -> list[EventRow]:
+    def pending(self, claim: Claim) -> list[ClaimEvent]:
         """From any thread: rows of a claim that may not be stored yet, for its own transaction. The
         writer stores them too; each is kept once."""
         self._buffers.seal_all(claim)
@@ -90,7 +90,7 @@ class StreamWriter:
             for _ in range(stored):
                 self._rows.popleft()
 
-    async def _store_rows(self, rows: list[EventRow]) -> int:
+    async def _store_rows(self, rows: list[ClaimEvent]) -> int:
         """Store rows; returns the number. If a row may have caused a failure, store only the
         first."""
         try:
@@ -109,11 +109,11 @@ class StreamWriter:
             self._on_drop(rows[0], error)
         return 1
 
-    async def _write(self, rows: list[EventRow]) -> None:
+    async def _write(self, rows: list[ClaimEvent]) -> None:
         await self._store.arun(store_stream, rows, self._limit, self._channel(rows))
 
 
-def _row(claim: Claim, n: int, data: str, first: bool) -> EventRow:
+def _row(claim: Claim, n: int, data: str, first: bool) -> ClaimEvent:
     row = claim.event_row(STREAM, data, n)
     row["first"] = first
     return row

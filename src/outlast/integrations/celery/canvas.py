@@ -206,8 +206,8 @@ def read_signature(given: Mapping[str, Any], app: Celery | None = None) -> Canva
         return CeleryChord([_inner(one, app) for one in tasks], body, app=app)
     if kind is not None:
         raise ValueError(f"signatures of the type {kind!r:.80} cannot be read")
-    said = given.get("options") or {}
-    options = {name: said[name] for name in HONOURED if name in said}
+    stored = given.get("options") or {}
+    options = {name: stored[name] for name in HONOURED if name in stored}
     for name in ("link", "link_error"):
         if options.get(name):
             options[name] = [read_signature(one, app) for one in listed(options[name])]

@@ -87,8 +87,8 @@ def handler_of(task: CeleryTask) -> Callable[..., Any]:
 
 def ignores_result(task: CeleryTask) -> bool:
     """Whether the task says so, else the settings."""
-    said = task.ignore_result
-    return bool(task.app.conf.task_ignore_result if said is None else said)
+    ignored = task.ignore_result
+    return bool(task.app.conf.task_ignore_result if ignored is None else ignored)
 
 
 class TaskRun:

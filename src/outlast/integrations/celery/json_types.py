@@ -42,8 +42,8 @@ def to_plain(value: object, task: str) -> Any:
     try:
         return json.loads(json.dumps(value, default=_marked))
     except (TypeError, ValueError, RecursionError) as error:
-        told = f"{error}: arguments and results are JSON; pass an id instead of an object"
-        raise InvalidArguments(task, [Problem("", told)]) from error
+        message = f"{error}: arguments and results are JSON; pass an id instead of an object"
+        raise InvalidArguments(task, [Problem("", message)]) from error
 
 
 def to_python(value: object) -> Any:

@@ -33,8 +33,8 @@ def requested_retry(
     if limit is not None and request.retries >= limit:
         if exc is not None:
             raise exc
-        told = f"args: {request.args!r:.200} kwargs: {request.kwargs!r:.200}"
-        raise MaxRetriesExceededError(f"Can't retry {task.name}[{request.id}] {told}")
+        call = f"args: {request.args!r:.200} kwargs: {request.kwargs!r:.200}"
+        raise MaxRetriesExceededError(f"Can't retry {task.name}[{request.id}] {call}")
     when = delay.get("countdown")
     if delay.get("eta") is not None:
         due = moment(task.app, "eta", delay["eta"])

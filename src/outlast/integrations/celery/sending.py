@@ -80,21 +80,21 @@ def job_options(app: Celery, task: str, given: Mapping[str, object]) -> Options:
     """The options of one job: by the call, else the task, else its route, else the settings."""
     check_options(given)
     known, conf = app.tasks.get(task), app.conf
-    said = {**conf.route(task), **_task_options(known), **given}
-    eta, countdown = said.get("eta"), said.get("countdown")
+    merged = {**conf.route(task), **_task_options(known), **given}
+    eta, countdown = merged.get("eta"), merged.get("countdown")
     if eta is not None and countdown is not None:
         raise InvalidOption(option="eta", reason="cannot be given together with countdown")
-    priority = said.get("priority", conf.task_default_priority)
+    priority = merged.get("priority", conf.task_default_priority)
     return Options(
-        queue=said.get("queue") or conf.task_default_queue,
+        queue=merged.get("queue") or conf.task_default_queue,
         priority=conf.priority(priority),
         delay=None if countdown is None else max(0.0, _number("countdown", countdown)),
         at=None if eta is None else moment(app, "eta", eta),
-        expires=_expires(app, said.get("expires")),
-        timeout=said.get("time_limit", conf.task_time_limit),
+        expires=_expires(app, merged.get("expires")),
+        timeout=merged.get("time_limit", conf.task_time_limit),
         max_attempts=1,  # a retry is asked for by the task, and costs none
         max_crashes=None if acknowledged_late(app, known) else 1,
-        on_dead=[_errback(app, one) for one in listed(said.get("link_error"))] or None,
+        on_dead=[_errback(app, one) for one in listed(merged.get("link_error"))] or None,
     )
 
 
@@ -106,8 +106,8 @@ def _task_options(task: CeleryTask | None) -> dict[str, object]:
 
 def acknowledged_late(app: Celery, task: CeleryTask | None) -> bool:
     """`acks_late=False`, where it is said: a job is not run again after its worker was lost."""
-    said = getattr(task, "acks_late", None)
-    return bool(app.conf.task_acks_late if said is None else said)
+    late = getattr(task, "acks_late", None)
+    return bool(app.conf.task_acks_late if late is None else late)
 
 
 def _errback(app: Celery, signature: Any) -> Call:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...model.arguments import ItemArguments
 from ...model.batch import results_of
-from ...model.claim import Claim, EventRow
+from ...model.claim import Claim, ClaimEvent
 from ...model.errors import OutlastError, UnknownTask
 from ...model.ids import new_instance_id
 from ...model.job import Job
@@ -39,7 +39,7 @@ class InlineDrain:
         self._store = app.store
         self._worker = new_instance_id()
         self._decide = OutcomePolicy(app.registry).decide
-        self._events: list[EventRow] = []
+        self._events: list[ClaimEvent] = []
 
     def run(self, *, scheduled: bool, limit: int) -> list[Job]:
         self._app._declare_queues()  # as a worker does when it starts

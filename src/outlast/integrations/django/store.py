@@ -114,7 +114,7 @@ class DjangoStore(Store):
                 done += [migration.version for migration in step]
         return done
 
-    def pending_migrations(self) -> tuple[schema.Migration, ...]:
+    def pending_migrations(self) -> tuple[schema.SchemaMigration, ...]:
         return schema.pending(
             schema.migrations(self.address.dialect, self._schema), self._version()
         )
@@ -126,7 +126,7 @@ class DjangoStore(Store):
         with transaction.atomic(using=self.alias), self._connection().cursor() as cursor:
             yield cursor
 
-    def _apply(self, cursor: Any, migration: schema.Migration) -> None:
+    def _apply(self, cursor: Any, migration: schema.SchemaMigration) -> None:
         table = self._migration_table()
         if self.address.dialect == POSTGRES:
             cursor.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')

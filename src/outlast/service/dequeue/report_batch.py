@@ -17,7 +17,7 @@ import random
 from collections.abc import Sequence
 
 from ...model.breaker import Breaker
-from ...model.claim import Claim, ClaimKey, EventRow
+from ...model.claim import Claim, ClaimEvent, ClaimKey
 from ...model.errors import InvalidInput
 from ...model.outcome import AttemptEnd, Transition, decide
 from ...model.retry import Retry
@@ -99,7 +99,7 @@ class ReportFinisher:
         )
         return finished, claims
 
-    def _drop(self, event: EventRow, error: Exception) -> None:
+    def _drop(self, event: ClaimEvent, error: Exception) -> None:
         hold = event["job"], event["fence"], event["worker"]
         self.dropped[hold, event["n"]] = str(error)
 

@@ -6,7 +6,7 @@ from .. import schema
 from .connection import DeadlineConnection
 
 
-def apply_migration(link: DeadlineConnection, name: str, migration: schema.Migration) -> None:
+def apply_migration(link: DeadlineConnection, name: str, migration: schema.SchemaMigration) -> None:
     """Run a migration and record it, in the caller's transaction and in one round trip: twenty
     would take far too long on a slow line."""
     table = f'"{name}".migration'

@@ -17,7 +17,7 @@ from typing import LiteralString, TypeVar
 import psycopg
 
 from ...model.errors import StoreBusy, Unsupported
-from ..schema import BACKFILL, CHANGE, Migration, MigrationStep
+from ..schema import BACKFILL, CHANGE, MigrationStep, SchemaMigration
 from .connection import DeadlineConnection
 from .errors import first_line
 
@@ -37,7 +37,7 @@ class OnlineMigration:
     """One version of the tables, applied on one connection."""
 
     def __init__(
-        self, link: DeadlineConnection, schema: str, migration: Migration, pooled: bool
+        self, link: DeadlineConnection, schema: str, migration: SchemaMigration, pooled: bool
     ) -> None:
         self._link = link
         self._schema = schema

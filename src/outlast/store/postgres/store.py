@@ -189,12 +189,14 @@ class PostgresStore(Store):
                     OnlineMigration(link, self.address.schema, step[0], self.pooled).run()
                     done.add(step[0].version)
 
-    def pending_migrations(self) -> tuple[schema.Migration, ...]:
+    def pending_migrations(self) -> tuple[schema.SchemaMigration, ...]:
         known = schema.migrations(POSTGRES, self.address.schema)
         with translate_errors(), self._pool.acquire() as link:
             return schema.pending(known, read_version(link, self.address.schema))
 
-    def _migrate_on(self, link: DeadlineConnection, done: set[int]) -> tuple[schema.Migration, ...]:
+    def _migrate_on(
+        self, link: DeadlineConnection, done: set[int]
+    ) -> tuple[schema.SchemaMigration, ...]:
         """Apply the next migrations in one transaction, unless they have steps; returns them."""
         with link.transaction():
             for term in self.transaction_settings():

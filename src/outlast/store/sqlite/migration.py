@@ -14,7 +14,7 @@ log = logging.getLogger("outlast.migrate")
 
 
 def migrate(
-    connection: sqlite3.Connection, prefix: str, known: tuple[schema.Migration, ...]
+    connection: sqlite3.Connection, prefix: str, known: tuple[schema.SchemaMigration, ...]
 ) -> list[int]:
     """Apply the missing migrations; returns their versions."""
     done: list[int] = []
@@ -44,7 +44,7 @@ def check_tables(connection: sqlite3.Connection, path: Path, prefix: str) -> Non
 
 
 def apply_migration(
-    connection: sqlite3.Connection, prefix: str, migration: schema.Migration
+    connection: sqlite3.Connection, prefix: str, migration: schema.SchemaMigration
 ) -> None:
     """Run a migration and record it, in the caller's transaction."""
     name = f"{prefix}_migration"
@@ -57,7 +57,7 @@ def apply_migration(
     _record(connection, prefix, migration)
 
 
-def _record(connection: sqlite3.Connection, prefix: str, migration: schema.Migration) -> None:
+def _record(connection: sqlite3.Connection, prefix: str, migration: schema.SchemaMigration) -> None:
     connection.execute(
         f"INSERT OR IGNORE INTO {prefix}_migration"  # noqa: S608 - checked name
         " VALUES (?, ?, datetime('now'))",
@@ -65,7 +65,9 @@ def _record(connection: sqlite3.Connection, prefix: str, migration: schema.Migra
     )
 
 
-def apply_steps(connection: sqlite3.Connection, prefix: str, migration: schema.Migration) -> None:
+def apply_steps(
+    connection: sqlite3.Connection, prefix: str, migration: schema.SchemaMigration
+) -> None:
     """Run the remaining steps of a migration, each in a transaction of its own, and record them.
     There is one writer at a time: of two processes that migrate, each does what the other has
     not."""

@@ -256,7 +256,7 @@ class SqliteStore(Store):
             self._open(to_migrate=True)
             return migrate(self.writer, self.address.schema, known)
 
-    def pending_migrations(self) -> tuple[schema.Migration, ...]:
+    def pending_migrations(self) -> tuple[schema.SchemaMigration, ...]:
         known = schema.migrations(SQLITE, self.address.schema)
         with self._lock, translate_errors():
             if not has_table(self.path, f"{self.address.schema}_migration"):

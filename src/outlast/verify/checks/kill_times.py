@@ -21,5 +21,5 @@ class KillTimes:
         """When a run of this process ended that it did not end itself: at its kill, or at its start
         if no kill is known."""
         times = self._times.get(pid, [])
-        place = bisect_left(times, started - KILL_LAG_S)
-        return max(started, times[place]) if place < len(times) else started
+        index = bisect_left(times, started - KILL_LAG_S)
+        return max(started, times[index]) if index < len(times) else started

@@ -89,8 +89,8 @@ def read_histories(
         if job.schedule in histories:
             histories[job.schedule].jobs[job.id] = job
     for name, history in histories.items():
-        told = [e for e in entries if e.kind == "schedule" and e.subject == name]
-        _read_calls(history, told)
+        calls = [e for e in entries if e.kind == "schedule" and e.subject == name]
+        _read_calls(history, calls)
     _read_runs(histories, entries, kills)
     return histories
 
@@ -99,10 +99,10 @@ def _spec(facts: Mapping[str, object]) -> ScheduleSpec:
     return ScheduleSpec.of({name: facts[name] for name in ScheduleSpec().as_json()})
 
 
-def _read_calls(history: ScheduleHistory, told: Sequence[LedgerEntry]) -> None:
+def _read_calls(history: ScheduleHistory, calls: Sequence[LedgerEntry]) -> None:
     spec: ScheduleSpec | None = None
     since = asked_at = math.inf
-    for entry in told:
+    for entry in calls:
         action, stage, facts = entry.data
         if action == "backfill" and stage == "asked":
             history.backfills.append(Interval(facts["start"], facts["end"]))

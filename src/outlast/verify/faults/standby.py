@@ -80,8 +80,8 @@ class ReplicaPair:
         """The URL of the current primary; if both nodes are primaries, of the one named first."""
         ordered = sorted(self.nodes, key=lambda node: node is not first)
         hosts = ",".join(f"{HOST}:{node.port}" for node in ordered)
-        said = {"target_session_attrs": "read-write", **parameters}
-        words = "&".join(f"{name}={value}" for name, value in said.items())
+        options = {"target_session_attrs": "read-write", **parameters}
+        words = "&".join(f"{name}={value}" for name, value in options.items())
         return f"postgresql://{USER}@{hosts}/postgres?{words}"
 
     def start(self, children: Children, poll: Poll) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from ...model.claim import Claim, EventRow
+from ...model.claim import Claim, ClaimEvent
 from ...model.lifecycle import Outcome, State
 from ...model.outcome import decide
 from ...ops import events
@@ -75,7 +75,7 @@ def report(ctx: ScenarioContext) -> Iterator[None]:
     ctx.run(events.assign_positions)
 
 
-def make_event(claim: Claim, n: int) -> EventRow:
+def make_event(claim: Claim, n: int) -> ClaimEvent:
     return claim.event_row("progress", json.dumps({"done": n, "fence": claim.fence}), n)
 
 

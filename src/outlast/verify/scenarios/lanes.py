@@ -200,9 +200,9 @@ def close_lane(ctx: ScenarioContext) -> Iterator[None]:
     """A lane is closed because another system limits its calls."""
     ctx.ol.limit(ctx.queue, lane_running=2)
     _enqueue(ctx, 2)
-    (told, *_) = [claim for claim in _claim(ctx, 2) if claim.lane == "a"]
+    (slowed, *_) = [claim for claim in _claim(ctx, 2) if claim.lane == "a"]
     yield
-    ctx.run(slow_down, told, CLOSED_S)
+    ctx.run(slow_down, slowed, CLOSED_S)
     began = time.monotonic()
     claimed = any(claim.lane == "a" for claim in _claim(ctx, 2))
     if claimed and time.monotonic() - began < CLOSED_S / 2:

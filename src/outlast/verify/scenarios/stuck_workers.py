@@ -161,8 +161,8 @@ def _refuse_result(store: Store, job: str) -> None:
         async def arun_once(self, op: Op[object]) -> object:
             return await super().arun_once(checked(op))
 
-        def clone(self, *said: object, **settings: object) -> object:
-            twin = super().clone(*said, **settings)
+        def clone(self, *args: object, **settings: object) -> object:
+            twin = super().clone(*args, **settings)
             twin.__class__ = Refusing
             return twin
 
