@@ -136,6 +136,31 @@ def test_it_leaves_on_ctrl_c(run: Commands, database: Database) -> None:
         assert "Traceback" not in top.seen
 
 
+@pytest.mark.kinds("sqlite")
+def test_q_is_heard_after_keys_of_several_characters(run: Commands, database: Database) -> None:
+    run("migrate")
+    with terminal(database) as top:
+        patiently(lambda: top.shows("Nothing succeeded"), message=lambda: top.seen)
+        top.press("\x1b[A\x1b[Bq")
+        assert top.ended() == 0
+
+
+@pytest.mark.kinds("sqlite")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_leave_the_terminal_as_it_was(
+    run: Commands, database: Database, number: signal.Signals
+) -> None:
+    """With its cursor, and without the other screen."""
+    run("migrate")
+    with terminal(database) as top:
+        patiently(lambda: top.shows("Nothing succeeded"), message=lambda: top.seen)
+        assert top.shows("\x1b[?1049h")
+        top.process.send_signal(number)
+        assert top.ended() == 128 + number
+        patiently(lambda: top.shows("\x1b[?1049l"), message=lambda: top.seen)
+        assert top.shows("\x1b[?25h")
+
+
 @pytest.mark.kinds("postgres")
 def test_it_says_when_the_database_goes_away(
     database: Database, run: Commands, proxy: Proxy

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +11,7 @@ from ..store import open_store
 from .database_options import json_option, with_database_options
 from .errors import printable
 from .output import console, print_json, table
+from .signals import unwind_on_signals
 
 
 def parse_cells(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> list[str]:
@@ -60,8 +59,7 @@ def bench(url: str | None, schema: str | None, as_json: bool, **plan: Any) -> No
     from ..bench import BenchPlan, run_bench
     from ..verify.workspace import WorkspaceFactory, temporary_url
 
-    # On SIGTERM, remove the schemas and files.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    unwind_on_signals()  # which removes the schemas and files
     workspaces = WorkspaceFactory(url, schema, "bench")
     # Opened as an app does, which reports a missing extra.
     open_store(temporary_url() if workspaces.temporary else url, schema)

@@ -14,6 +14,7 @@ import click
 from ..model.errors import InvalidSetting
 from .database_options import given_database, json_option
 from .output import print_json
+from .signals import unwind_on_signals
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,8 +75,7 @@ def demo(ctx: click.Context, /, serve: bool, as_json: bool, **options: Any) -> N
         f"{plan.jobs:,} jobs, {plan.workers} worker processes on"
         f" {'PostgreSQL' if url else 'SQLite'}, one of them killed every second"
     )
-    # On SIGTERM, end the workers and remove the schema or file.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    unwind_on_signals()  # which ends the workers and removes the schema or file
     if serve:
         from .serve import require_serve_extra
 

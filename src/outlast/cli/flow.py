@@ -22,6 +22,7 @@ from .database_options import json_option, with_client
 from .errors import error_message, one_line
 from .flow_tree import COLLAPSE_ABOVE, TreeNode, tree_nodes
 from .output import STYLES, console, print_json, print_table, shorten
+from .signals import unwind_on_signals
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -106,6 +107,7 @@ def watch(ol: Outlast, id: str, every: bool, interval: float) -> None:
     from rich.live import Live
 
     snapshot = ol.store.run(read_flow, id)
+    unwind_on_signals()
     with Live(view(snapshot, every), console=console(), transient=True) as live:
         while not snapshot.flow.final:
             time.sleep(interval)

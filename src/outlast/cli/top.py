@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import time
@@ -24,6 +25,7 @@ from .database_options import json_option, with_client
 from .errors import error_message
 from .output import console, print_json, shorten, table
 from .queues import OPEN_STATES, queue_columns, queue_row
+from .signals import unwind_on_signals
 from .workers import WORKER_COLUMNS, worker_row
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from ..client.client import Outlast
 
 MAX_ROWS = 15  # per table
+MAX_TYPED = 1000  # bytes read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +97,9 @@ def watch(ol: Outlast, interval: float) -> None:
     from rich.live import Live
 
     snapshot = ol.store.run(read_snapshot)
+    unwind_on_signals()
     with key_presses() as pressed, Live(view(ol, snapshot), console=console(), screen=True) as live:
-        while pressed(interval) not in ("q", "Q"):
+        while "q" not in pressed(interval).lower():
             try:
                 snapshot, trouble = ol.store.run(read_snapshot), ""
             except StoreError as error:
@@ -105,7 +109,8 @@ def watch(ol: Outlast, interval: float) -> None:
 
 @contextmanager
 def key_presses() -> Iterator[Any]:
-    """A function that waits some seconds or until a key is pressed, and returns the key."""
+    """A function that waits some seconds or until a key is pressed, and returns what was typed:
+    some keys, such as the arrows, are several characters."""
     if not sys.stdin.isatty():
 
         def sleep(seconds: float) -> str:
@@ -122,7 +127,7 @@ def key_presses() -> Iterator[Any]:
 
     def wait(seconds: float) -> str:
         ready, _, _ = select.select([fd], [], [], seconds)
-        return sys.stdin.read(1) if ready else ""
+        return os.read(fd, MAX_TYPED).decode(errors="replace") if ready else ""
 
     try:
         tty.setcbreak(fd)
