@@ -15,7 +15,7 @@ INSTANCE_VARIABLE = "OUTLAST_INSTANCE"  # the instance id that a supervisor give
 
 entropy: Callable[[int], bytes] = os.urandom
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may interrupt its own thread here
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}  # RFC 9562
 _last = 0  # 60 bits: milliseconds, then a 12-bit counter that keeps one process's ids in order
 
@@ -50,7 +50,7 @@ def new_instance_id() -> str:
 
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - the parent may have held it
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

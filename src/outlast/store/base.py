@@ -65,7 +65,7 @@ class Store(ABC):
         self.addresses: set[tuple[str, int, str]] = set()  # of this store's own connections
         self.breaks = 0  # connections that broke under an operation, which may have committed
         self._checked = False
-        self._checking = threading.Lock()
+        self._checking = threading.RLock()
         forks.register(self)
         close_at_exit.close_at_exit(self)
 
@@ -208,7 +208,7 @@ class Store(ABC):
         pass
 
     def after_fork_in_child(self) -> None:
-        self._checking = threading.Lock()
+        self._checking = threading.RLock()
         self.holds_liveness_lock = False
 
     @abstractmethod

@@ -99,6 +99,9 @@ class ConnectionBudget:
         self.size = size
         self._pid = os.getpid()
         self._lock = threading.Lock()
+        # Threads that hold the lock, or are about to: a signal handler may interrupt one there, and
+        # would wait for itself.
+        self._holders: set[int] = set()
         self._open = 0
         self._queue: deque[BudgetWaiter] = deque()
         self._members: WeakSet[PoolMember] = WeakSet()
@@ -116,7 +119,11 @@ class ConnectionBudget:
             self._members.add(lender)
 
     def claim(self, lender: PoolMember) -> Grant | None:
-        """A place at once, unless others wait for one."""
+        """A place at once, unless others wait for one. A signal handler that has interrupted its
+        own thread at this lock gets an extra one."""
+        if (me := threading.get_ident()) in self._holders:
+            return self.extra_grant(lender)
+        self._holders.add(me)
         try:
             with self._lock:  # as `_locked`, without its cost
                 if self._queue or self._collected:
@@ -125,6 +132,7 @@ class ConnectionBudget:
                         return None
                 return self._grant(lender)
         finally:
+            self._holders.discard(me)
             if self._returns:
                 self._apply_pending()
 
@@ -207,22 +215,33 @@ class ConnectionBudget:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        if (me := threading.get_ident()) in self._holders:
+            yield  # in a signal handler
+            return
+        self._holders.add(me)
         try:
             with self._lock:
                 yield
         finally:
+            self._holders.discard(me)
             self._apply_pending()
 
     def _apply_pending(self) -> None:
         """Apply pending returns, or leave them to the holder of the lock, which applies them
         afterwards. The holder may be this very thread: the garbage collector ends coroutines of a
         closed event loop at any point, and waiting for the lock there would deadlock."""
-        while self._returns and self._lock.acquire(blocking=False):
-            try:
-                while self._returns:
-                    self._returns.popleft()()
-            finally:
-                self._lock.release()
+        if (me := threading.get_ident()) in self._holders:
+            return
+        self._holders.add(me)
+        try:
+            while self._returns and self._lock.acquire(blocking=False):
+                try:
+                    while self._returns:
+                        self._returns.popleft()()
+                finally:
+                    self._lock.release()
+        finally:
+            self._holders.discard(me)
 
     # With the lock held
 

@@ -7,12 +7,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ...model.errors import StoreBusy
 from ...ops.operation import Begin, BulkInsert, Pipeline, Rows, Statement, Step
 from ..statements import Query
 from .connection import decode_blob, run
 
 if TYPE_CHECKING:
     from .store import SqliteStore
+
+INTERRUPTED = (
+    "this thread is in the middle of another transaction, which a signal handler has interrupted:"
+    " let the handler wake a thread, and make the call there"
+)
 
 
 class SqliteSession:
@@ -72,6 +78,8 @@ class SqliteSession:
 
     def _begin(self) -> None:
         if not self.began:
+            if self.store.writer.in_transaction:
+                raise StoreBusy(reason=INTERRUPTED)
             self.store.writer.execute("BEGIN IMMEDIATE")
             self.began = True
 

@@ -56,6 +56,7 @@ class SqliteStore(Store):
         self.path: Path = address.path
         self._lock = threading.RLock()
         self._group = CommitGroup()
+        self._joining: set[int] = set()  # threads that are in line for the writer
         self._pid = 0
         self._forgotten: list[sqlite3.Connection] = []
         self._checkpointer = Checkpointer(self.path, settings.checkpoint_pages)
@@ -70,11 +71,24 @@ class SqliteStore(Store):
     def run_once(self, op: Op[T]) -> T:
         lock = self._lock
         if not lock.acquire(blocking=False):
-            return self._run_beside_others(op)
+            return self._run_in_line(op)
         try:
-            return self._run_beside_others(op, locked=True) if self._group else self._run(op)
+            return self._run_in_line(op, locked=True) if self._group else self._run(op)
         finally:
             lock.release()
+
+    def _run_in_line(self, op: Op[T], *, locked: bool = False) -> T:
+        """A signal handler may have interrupted its own thread in the line: it joins no group,
+        which that thread may have to lead."""
+        me = threading.get_ident()
+        if me in self._joining:
+            with self._lock:
+                return self._run(op)
+        self._joining.add(me)
+        try:
+            return self._run_beside_others(op, locked=locked)
+        finally:
+            self._joining.discard(me)
 
     def _run(self, op: Op[T], first: Step | None = None) -> T:
         with translate_errors():
@@ -338,6 +352,7 @@ class SqliteStore(Store):
         self._liveness_files = {}
         self._lock = threading.RLock()
         self._group = CommitGroup()
+        self._joining = set()
         self._watcher.after_fork_in_child()
         self._thread = None
         self._borrowed = set()
