@@ -1,9 +1,9 @@
-"""Outlast in an ASGI app: Starlette, Litestar, and FastAPI, which has more (`.fastapi`).
+"""Outlast in an ASGI app: Starlette, Litestar, and FastAPI (see also `.fastapi`).
 
 events = JobEvents(ol)
 app = Litestar(…, lifespan=[lifespan(ol, events=events, concurrency=8)])
 
-lifespan            tables, an embedded worker and event streams, for as long as the app runs
+lifespan            tables, an embedded worker and event streams, for the life of the app
 JobEvents           server-sent events of a job or a flow, from an endpoint of the app
 SessionMiddleware   a session for each request, joined by every enqueue
 """
@@ -52,7 +52,7 @@ class HasHeaders(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _EndpointCaller:
-    """The request of a stream in an app that has authorized it."""
+    """The caller of a stream in an app that has authorized the request."""
 
     broadcaster: Broadcaster
     who: Principal
@@ -64,14 +64,14 @@ class _EndpointCaller:
 
 
 class JobEvents:
-    """Server-sent events of jobs and flows, for endpoints of one's own app:
+    """Server-sent events of jobs and flows, for endpoints of your own app:
 
         @app.get("/reports/{id}/events")
         async def follow(id: str, request: Request):
             return await events.job(request, id)
 
-    One reader of the database serves all streams of a process. It starts with the first of them,
-    and ends with `lifespan(…, events=events)`. Limits are those of `ServiceSettings`.
+    One reader of the database serves all streams of a process. It starts with the first stream, and
+    ends with `lifespan(…, events=events)`. Limits are those of `ServiceSettings`.
     """
 
     def __init__(self, ol: Outlast, settings: ServiceSettings | None = None) -> None:
@@ -82,15 +82,16 @@ class JobEvents:
     async def job(
         self, request: HasHeaders, id: str, *, kinds: Names = None, tenant: str | None = None
     ) -> Response:
-        """The response that follows a job to its end, from its first event or after the request's
-        `Last-Event-ID`. With `tenant`, the job must belong to it. The endpoint decides who may read
-        the job; an unknown one is 404."""
+        """A response with the events of a job until its end, from its first event or after the
+        request's `Last-Event-ID`. With `tenant`, the job must belong to it. The endpoint authorizes
+        the request; an unknown job is 404."""
         return await self._respond(request, open_job_stream, job_id, id, kinds, tenant)
 
     async def flow(
         self, request: HasHeaders, id: str, *, kinds: Names = None, tenant: str | None = None
     ) -> Response:
-        """The same for a flow. `kinds=["started", "succeeded", …]` adds starts and successes."""
+        """A response with the events of a flow. `kinds=["started", "succeeded", …]` adds starts and
+        successes."""
         return await self._respond(request, open_flow_stream, flow_id, id, kinds, tenant)
 
     @property
@@ -127,7 +128,7 @@ class JobEvents:
             self._tasks = self._runner.start()
 
     def close(self) -> None:
-        """End all streams; their readers reconnect elsewhere. Call it when the app begins to stop:
+        """End all streams; clients reconnect elsewhere. Call it when the app begins to stop:
         servers wait for open responses."""
         self._broadcaster.close()
 
@@ -177,8 +178,8 @@ def lifespan(
 
 @contextmanager
 def on_stop_signal(action: Callable[[], None]) -> Iterator[None]:
-    """Do something on the event loop at SIGTERM and SIGINT, before the server's own handlers. They
-    run in the main thread only; elsewhere nothing is changed."""
+    """Call a function on the event loop at SIGTERM and SIGINT, before the server's own handlers.
+    Outside of the main thread, which has the signal handlers, nothing is changed."""
     handled = dict[int, Any]()
     loop = asyncio.get_running_loop()
 
@@ -208,7 +209,7 @@ class SessionMiddleware:
     ) -> None:
         self._app, self._ol, self._sessions = app, ol, sessions
 
-    # Any: each framework has types of its own for the same three.
+    # Any: each framework has types of its own for these parameters.
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)

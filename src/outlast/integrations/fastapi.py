@@ -25,12 +25,12 @@ __all__ = ["JobEvents", "SessionMiddleware", "bound_session", "lifespan"]
 
 
 def bound_session(ol: Outlast, session: Callable[..., object]) -> Callable[..., AsyncIterator[Any]]:
-    """A dependency: the request's session, as `session` provides it, joined by every enqueue
+    """A dependency: the request's session, provided by `session` and joined by every enqueue
     without `conn` until the endpoint has ended. For asyncio sessions in `async def` endpoints, and
     blocking ones in `def` endpoints.
 
-    It is a coroutine also for blocking sessions: FastAPI runs others in a thread, with a context of
-    its own, where a bound session would be lost."""
+    It is a coroutine even for blocking sessions: FastAPI runs other dependencies in a thread with a
+    context of its own, where a bound session would be lost."""
 
     async def joined(found: object = Depends(session)) -> AsyncIterator[Any]:
         with ol.bind(found):

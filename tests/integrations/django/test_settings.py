@@ -22,7 +22,7 @@ from tests.support import Database
     [
         ({"databse": "x"}, r"OUTLAST\['databse'\] is unknown: did you mean 'database'\?"),
         ({"SCHEMA": "x"}, "did you mean 'schema'"),
-        ({"colour": 1}, "there are: ambient, autodiscover, blobs, database"),
+        ({"colour": 1}, "known names: ambient, autodiscover, blobs, database"),
         ({"schema": 'x"; --'}, "must be 1 to 48 of a–z"),
         ({"schema": 7}, "must be of type str, not 7"),
         ({"ambient": "joined"}, "must be one of join, warn and off, not 'joined'"),
@@ -76,7 +76,7 @@ def test_system_checks_report_what_cannot_work(database: Database) -> None:
     """An engine that cannot hold jobs, an alias that is not there, a misspelt name."""
     dummy = Shop(database, ENGINE="django.db.backends.dummy")
     assert "outlast.E002" in (said := dummy.run("check", code=1))
-    assert "jobs are kept in PostgreSQL or SQLite" in said
+    assert "jobs are stored in PostgreSQL or SQLite" in said
     elsewhere = Shop(database, {"database": "elsewhere"}).run("check", code=1)
     assert "names 'elsewhere', but DATABASES has: default" in elsewhere
     misspelt = Shop(database, {"databse": "default"}).run("check", code=1)

@@ -1,13 +1,13 @@
-"""Celery's interface on Outlast: a Celery app moves by changing its import.
+"""Celery's interface on Outlast: a Celery app migrates by changing its import.
 
     from celery import Celery, chain, group, shared_task
     from outlast.integrations.celery import Celery, chain, group, shared_task
 
-app           `Celery`: configuration, tasks, the switch; `app.ol` is its `Outlast`
+app           `Celery`: configuration, tasks, migration; `app.ol` is its `Outlast`
 tasks         `delay`, `apply_async`, `s`, `retry`, `request`
 signatures    calls for later; `canvas`: chains, groups and chords as flows
 sending       a call and its options as a job; `handler`: the job as a call of the task
-result        `AsyncResult`; `states`: a job's state in Celery's words
+result        `AsyncResult`; `states`: a job's state in Celery's terms
 beat          the beat schedule as schedules
 drain         messages of a running Celery as jobs, each once
 
@@ -65,7 +65,7 @@ _INSTEAD = {
 
 
 def signature(task: Any, args: Any = None, kwargs: Any = None, **given: Any) -> Any:
-    """A signature of a task by its name, or one that was written as a dictionary."""
+    """A signature of a task by its name, or from a dictionary."""
     if isinstance(task, dict):
         return read_signature(task)
     return current_app().signature(str(task), args, kwargs, **given)

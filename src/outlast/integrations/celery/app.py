@@ -6,7 +6,7 @@
 
     outlast worker shop:app
 
-Jobs are stored at `url`, else $OUTLAST_URL, else sqlite:///outlast.db. The broker is only for
+Jobs are stored at `url`, else $OUTLAST_URL, else sqlite:///outlast.db. The broker is used only by
 `drain_queue`. `app.ol` is the `Outlast` of the app.
 """
 
@@ -50,7 +50,7 @@ CONSTRUCTOR = ("broker", "backend", "include", "changes", "config_source", "name
 
 
 class CeleryOutlast(Outlast):
-    """The `Outlast` of an app: its workers know all tasks and schedules of the app."""
+    """The `Outlast` of a Celery app: its workers load all tasks and schedules of the app."""
 
     celery: Celery
 
@@ -65,7 +65,7 @@ class CeleryOutlast(Outlast):
 
 
 class Celery:
-    """The app. `url` and `schema` say where jobs are stored."""
+    """A Celery app whose jobs are stored at `url` and `schema`."""
 
     Task = CeleryTask
 
@@ -108,8 +108,8 @@ class Celery:
     # Configure
 
     def config_from_object(self, source: object, silent: bool = False, **given: object) -> None:
-        """Read settings from an object, or from a module by its name; with a `namespace`, those
-        that begin with it, in capitals."""
+        """Read settings from an object, or from a module by its name; with a `namespace`, the
+        upper-case ones that begin with it."""
         prefix = f"{given['namespace']}_" if given.get("namespace") else ""
         if isinstance(source, str):
             module, _, attribute = source.partition(":")
@@ -127,7 +127,7 @@ class Celery:
     def autodiscover_tasks(
         self, packages: Any = None, related_name: str = "tasks", force: bool = False
     ) -> None:
-        """Import `tasks` of these packages when a worker starts; of Django's apps, without any."""
+        """Import `tasks` of these packages when a worker starts; by default, of Django's apps."""
 
         def modules() -> Iterable[str]:
             named = packages() if callable(packages) else packages
@@ -138,7 +138,7 @@ class Celery:
             self.finalize()
 
     def finalize(self, auto: bool = False) -> None:
-        """Import the modules with tasks, and declare the schedules: before a worker starts."""
+        """Import the modules with tasks, and declare the schedules, before a worker starts."""
         discovered = [module for found in self._modules for module in found()]
         for module in [*(self.conf.include or ()), *(self.conf.imports or ())]:
             import_module(module)
@@ -155,9 +155,9 @@ class Celery:
         kwargs: Mapping[str, object] | None = None,
         **given: object,
     ) -> str:
-        """Declare a schedule; its name is that of the call, unless one is given."""
+        """Declare a schedule; its default name is that of the call."""
         if not isinstance(sig, CelerySignature):
-            raise Unsupported(reason="a schedule calls one task: let that one enqueue the others")
+            raise Unsupported(reason="a schedule calls one task: let that task enqueue the others")
         name = str(given.pop("name", None) or repr(sig))
         whole = sig.clone(args or (), kwargs, **given)
         entry = {
@@ -182,7 +182,7 @@ class Celery:
         return register(functions[0]) if functions else register
 
     def register_task(self, task: Any, **options: object) -> CeleryTask:
-        """Of a class-based task: an instance, or the class."""
+        """Register a class-based task: an instance or a class."""
         made: CeleryTask = task() if isinstance(task, type) else task
         made.name = made.name or self.gen_task_name(type(made).__name__, type(made).__module__)
         check_task(made)
@@ -197,14 +197,14 @@ class Celery:
                 function=handler_of(task),
                 retry=Retry(max_attempts=1),
                 context_type=Context,
-                breaker=None,  # an error is the task's own
+                breaker=None,  # no error counts as an outage
                 tenant_required=self.ol.tenant_required,
             )
         )
         return task
 
     def gen_task_name(self, name: str, module: str) -> str:
-        """As Celery names tasks, so that its messages find them."""
+        """A task name as Celery generates it, so that its messages match."""
         if module == "__main__":
             module = self.main or module
         return f"{module}.{name}" if module else name
@@ -228,13 +228,13 @@ class Celery:
     def AsyncResult(self, task_id: str) -> AsyncResult:
         return AsyncResult(task_id, app=self)
 
-    # The switch
+    # Migration from Celery
 
     def drain_queue(
         self, queue: str | None = None, *, broker: str | None = None, **given: Any
     ) -> Any:
-        """Take the messages of a queue of Celery: every worker of this app makes a job of each,
-        once, beside Celery's own workers. See `CeleryQueue` for options; `batch` and `wait` are
+        """Receive the messages of a Celery queue: the workers of this app store each message as one
+        job, beside Celery's own workers. See `CeleryQueue` for options; `batch` and `wait` are
         those of `ol.source`."""
         from .drain import drain
 
@@ -287,7 +287,7 @@ _shared: list[CeleryTask] = []
 
 
 def current_app() -> Celery:
-    """The app that was made last, or a first one."""
+    """The app that was created last, or a new one."""
     return _current[0] if _current else Celery("default")
 
 
@@ -308,14 +308,14 @@ def shared_task(*functions: Callable[..., Any], **options: Any) -> Any:
 
 
 def _public(source: object) -> dict[str, object]:
-    """The values of a module or object, without what it imports and defines."""
+    """The public values of a module or object, without its imports and definitions."""
     named = {name: getattr(source, name) for name in dir(source) if not name.startswith("_")}
     return {k: v for k, v in named.items() if not (callable(v) or isinstance(v, ModuleType))}
 
 
 def _django_apps() -> list[str]:
     if "django" not in sys.modules:
-        reason = "must name packages: autodiscover_tasks([…]), where there is no Django"
+        reason = "must name packages without Django: autodiscover_tasks([…])"
         raise InvalidOption(option="packages", reason=reason)
     from django.apps import apps
 
@@ -323,7 +323,7 @@ def _django_apps() -> list[str]:
 
 
 def _import_if_there(module: str) -> None:
-    """A package may have no tasks; one whose tasks cannot be imported is an error."""
+    """Import a module if it exists; an error in the module is raised."""
     try:
         import_module(module)
     except ModuleNotFoundError as error:

@@ -1,7 +1,7 @@
-"""`app.conf.beat_schedule` as schedules of Outlast: no beat process runs them, every worker does.
+"""`app.conf.beat_schedule` as schedules of Outlast, which workers fire without a beat process.
 
-Intervals are multiples since 1970, not since the last start. A tick that was missed runs once, as
-with beat; runs of one schedule may overlap, as with beat.
+Intervals are multiples since 1970, not since the last start. As with beat, missed ticks run once,
+and runs of one schedule may overlap.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def read_beat_schedule(app: Celery, entries: Mapping[str, object]) -> None:
         if not isinstance(entry, Mapping) or not {"task", "schedule"} <= entry.keys():
             raise _refused(name, f"must have task and schedule, not {entry!r:.80}")
         if unknown := sorted(set(entry) - set(ENTRY)):
-            raise _refused(name, f"has {unknown[0]!r}, and may have {', '.join(ENTRY)}")
+            raise _refused(name, f"has {unknown[0]!r}, but may only have {', '.join(ENTRY)}")
         options = dict(entry.get("options") or {})
         if single := sorted(set(options) & set(ONE_JOB_ONLY)):
             raise _refused(name, f"has the option {single[0]}, which belongs to one call")

@@ -1,9 +1,9 @@
-"""Chains, groups and chords, and how they become flows.
+"""Chains, groups and chords, stored as flows.
 
     chain(a.s(1), b.s(2))          b gets a's result before its own arguments
     group(a.s(1), a.s(2)) | b.s()  b gets the list of their results: a chord
 
-All jobs of one `apply_async` are inserted together, or none.
+All jobs of one `apply_async` are inserted together or not at all.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CeleryChain(Canvas):
     def given(
         self, args: Iterable[object], kwargs: Mapping[str, object], options: Mapping[str, object]
     ) -> CeleryChain:
-        """The first one takes them, as in Celery; errbacks are for all."""
+        """A copy whose first call gets them, as in Celery; errbacks apply to all calls."""
         options = dict(options)
         errbacks = listed(options.pop("link_error", None))
         made = copy(self)
@@ -138,8 +138,8 @@ class CeleryGroup(Canvas):
 
 
 class CeleryChord(Canvas):
-    """`chord([a.s(1), a.s(2)])(b.s())`: the body gets the list of the header's results. A job of
-    the header that fails fails the body, too."""
+    """`chord([a.s(1), a.s(2)])(b.s())`: the body gets the list of the header's results. A failed
+    job of the header also fails the body."""
 
     def __init__(self, header: object, body: object = None, app: Celery | None = None) -> None:
         self.header = header if isinstance(header, CeleryGroup) else CeleryGroup(*_one(header))
@@ -193,8 +193,8 @@ class CeleryChord(Canvas):
 
 
 def read_signature(given: Mapping[str, Any], app: Celery | None = None) -> Canvas:
-    """A signature that was written by `as_dict`, or by Celery in a message. Of its options those
-    count that mean something here."""
+    """A signature from a dictionary written by `as_dict`, or by Celery in a message. Unsupported
+    options are ignored."""
     kind, kwargs = given.get("subtask_type"), given.get("kwargs") or {}
     if kind in ("chain", "group"):
         tasks = [_inner(one, app) for one in kwargs["tasks"]]
@@ -222,7 +222,7 @@ def read_signature(given: Mapping[str, Any], app: Celery | None = None) -> Canva
 
 
 def _inner(given: Mapping[str, object], app: Celery | None) -> Canvas:
-    """A part of a flow, whose jobs get their ids from it."""
+    """A signature within a flow, without an id: the flow assigns ids to its jobs."""
     made = read_signature(given, app)
     if isinstance(made, CelerySignature):
         made.options.pop("task_id", None)

@@ -1,7 +1,7 @@
-"""`app.conf`: the settings of Celery that mean something here, and what to do about the others.
+"""`app.conf`: Celery's settings.
 
-Three kinds: those that are honoured, those without effect (Outlast does so anyway, or has no such
-part), and those that are refused with what to do instead. An unknown name is refused, too.
+A setting is honoured, ignored (Outlast always behaves so, or has no such part), or refused with an
+alternative. An unknown name is refused, too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DEFAULTS: dict[str, object] = {
     "task_time_limit": None,
     "timezone": None,
 }
-# Outlast does so anyway, or has no such part.
+# Ignored: Outlast always behaves so, or has no such part.
 WITHOUT_EFFECT = frozenset(
     """
     beat_max_loop_interval beat_schedule_filename beat_scheduler beat_sync_every
@@ -57,16 +57,16 @@ WITHOUT_EFFECT = frozenset(
     """.split()
 )
 REFUSED = {
-    "task_soft_time_limit": "set task_time_limit, and look at self.request.outlast.cancelled",
+    "task_soft_time_limit": "set task_time_limit, and check self.request.outlast.cancelled",
     "task_annotations": "set the options on the tasks",
     "task_default_rate_limit": 'limit the queue for all workers: app.ol.queue(name, rate="100/m")',
-    "task_queues": "queues need no declaration: leave it out, and name them in task_routes",
-    "task_queue_max_priority": "leave it out: priorities work without it",
-    "task_compression": "leave it out; see large payloads",
+    "task_queues": "queues need no declaration: omit it, and name them in task_routes",
+    "task_queue_max_priority": "omit it: priorities work without it",
+    "task_compression": "omit it; see large payloads",
     "task_cls": "give tasks base=…",
-    "task_protocol": "leave it out: jobs are rows",
-    "result_compression": "leave it out; see large payloads",
-    "result_chord_ordered": "leave it out: results of a group are in order",
+    "task_protocol": "omit it: jobs are rows",
+    "result_compression": "omit it; see large payloads",
+    "result_chord_ordered": "omit it: results of a group are in order",
 }
 OLD_PREFIXES = ("BROKER_", "CELERY_", "CELERYBEAT_", "CELERYD_")
 JSON_ONLY = ("task_serializer", "result_serializer")
@@ -105,7 +105,7 @@ class CeleryConf:
 
     @property
     def zone(self) -> tzinfo:
-        """Of naive times, and of crontabs."""
+        """The time zone of naive times and of crontabs."""
         zone = self.timezone
         return zone if isinstance(zone, tzinfo) else ZoneInfo(zone or "UTC")
 
@@ -114,14 +114,14 @@ class CeleryConf:
         return str(getattr(self.zone, "key", None) or self.zone)
 
     def route(self, task: str) -> Mapping[str, Any]:
-        """What `task_routes` say of a task: of the first pattern that fits."""
+        """The options of a task from the first matching pattern of `task_routes`."""
         for pattern, options in _routes(self.task_routes):
             if pattern.fullmatch(task):
                 return options
         return {}
 
     def priority(self, given: int | None) -> int | None:
-        """Celery's priority as a job's. Through Redis 0 is the first, through RabbitMQ the last."""
+        """Celery's priority as a job's. With Redis, 0 is the highest, with RabbitMQ the lowest."""
         if not given:
             return given
         check_whole("priority", given, 0, 255)
@@ -130,7 +130,7 @@ class CeleryConf:
 
 
 def refuse_old_names(given: Iterable[str]) -> None:
-    """Settings in capitals, of Celery before 4: they would be ignored without a word."""
+    """Refuse upper-case settings of Celery before version 4, instead of ignoring them silently."""
     if old := sorted(name for name in given if name.startswith(OLD_PREFIXES) and name.isupper()):
         raise InvalidOption(
             option=old[0],
@@ -154,7 +154,7 @@ def _checked(name: str, value: Any) -> object:
 
 
 def _routes(given: object) -> list[tuple[re.Pattern[str], Mapping[str, object]]]:
-    """Patterns with `*`, or regular expressions, and the options of the tasks that they fit."""
+    """Patterns with `*`, or regular expressions, with the options of matching tasks."""
     if given is None:
         return []
     if not isinstance(given, Mapping):
@@ -188,6 +188,6 @@ def _route(name: object, options: object) -> tuple[re.Pattern[str], Mapping[str,
 def _unsupported_route(given: object) -> InvalidOption:
     return InvalidOption(
         option="app.conf.task_routes",
-        reason=f'must map names to {{"queue": …}}, not {given!r:.80}: a router function has no'
-        " equal; give the tasks queue=…",
+        reason=f'must map names to {{"queue": …}}, not {given!r:.80}: router functions are not'
+        " supported; give the tasks queue=…",
     )

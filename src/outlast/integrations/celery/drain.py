@@ -1,10 +1,10 @@
-"""Messages of Celery as jobs, during the switch: each becomes a job of the task that it names.
+"""Messages of Celery as jobs, during the migration: each becomes a job of its task.
 
-task id          the job's id (of another form than a UUID: a UUID made of it), and its key
-eta, expires     the job's own; `retries` go on counting
-a task that no worker knows: its job waits until one does
-a chain, callbacks, errbacks: enqueued when the job has ended so
-a member of a chord, pickle, anything unreadable: a dead job with the raw body and the reason
+task id          the job's id (a derived UUID if it is not a UUID), and its key
+eta, expires     the job's own; `retries` continue
+unknown tasks    the job waits until a worker knows the task
+chains, callbacks, errbacks    enqueued when the job has ended accordingly
+members of a chord, pickle, anything unreadable    a dead job with the raw body and the reason
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .sending import call_of, job_id_of
 if TYPE_CHECKING:
     from .app import Celery
 
-UNREADABLE = "celery.unreadable"  # the task of messages that name none
+UNREADABLE = "celery.unreadable"  # the task of messages without a task
 
 
 def drain(app: Celery, queue: CeleryQueue, **loop: Any) -> CeleryInbox:
@@ -43,11 +43,11 @@ def drain(app: Celery, queue: CeleryQueue, **loop: Any) -> CeleryInbox:
 
 
 def unreadable(ctx: Context, body: Any = None) -> None:
-    """The jobs of this task are dead before it is called: their message has a problem."""
+    """The task of unreadable messages. It is never called: its jobs are inserted dead."""
 
 
 class CeleryInbox(Inbox):
-    """A queue of Celery, and how a message of it becomes a job."""
+    """An inbox that converts the messages of a Celery queue to jobs."""
 
     def __init__(self, app: Celery, name: str, queue: CeleryQueue, **loop: Any) -> None:
         from ...task import Task
@@ -62,7 +62,7 @@ class CeleryInbox(Inbox):
             if problem := message.headers.get(PROBLEM):
                 raise ValueError(problem)
             return self._job_of_task(message, limit), True
-        except Exception as error:  # whatever it holds, it must not stop the others
+        except Exception as error:  # no message may stop the others
             problem = f"the message cannot be a job: {error_summary(error)}"
             return self._new_job(message, undecodable(message, problem, limit)), False
 
@@ -75,7 +75,7 @@ class CeleryInbox(Inbox):
                 "it belongs to a chord, whose members Celery counts in its result backend: finish"
                 " chords with Celery's workers, or enqueue it anew"
             )
-        to_python([args, kwargs])  # readable, or refused now
+        to_python([args, kwargs])  # raises if unreadable
         options: dict[str, Any] = {name: headers.get(name) for name in ("eta", "expires")}
         options |= {"queue": self.queue, "task_id": message.id, "time_limit": _limit(headers)}
         options["link_error"] = [
@@ -97,14 +97,14 @@ class CeleryInbox(Inbox):
         return job
 
     def _priority(self, given: str | None) -> int:
-        """Through Redis 0 is the first, through RabbitMQ the last."""
+        """The job's priority. With Redis, 0 is the highest, with RabbitMQ the lowest."""
         number = min(int(given or 0), MAX_PRIORITY)
         return -number if self._low_first else number
 
 
 def following(embed: Mapping[str, Any]) -> list[Any]:
-    """The calls that follow a success: callbacks, and the rest of a chain, whose next part is the
-    last one in the list."""
+    """The calls that follow a success: callbacks, and the rest of a chain, which is stored in
+    reverse order."""
     then: Any = None
     for step in embed.get("chain") or ():
         then = step if then is None else _before(step, then)
@@ -112,7 +112,7 @@ def following(embed: Mapping[str, Any]) -> list[Any]:
 
 
 def _before(step: Mapping[str, Any], then: object) -> dict[str, object]:
-    """A step of a chain, with those that follow it."""
+    """A step of a chain with the steps that follow it."""
     if step.get("subtask_type") is not None:
         return {"task": "celery.chain", "kwargs": {"tasks": [step, then]}, "subtask_type": "chain"}
     options = dict(step.get("options") or {})

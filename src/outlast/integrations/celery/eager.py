@@ -1,4 +1,4 @@
-"""Run tasks here and now: `task.apply()`, and `task_always_eager` for tests."""
+"""Eager execution in the calling process: `task.apply()`, and `task_always_eager` for tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def apply_eagerly(
     throw: bool | None,
     options: dict[str, Any],
 ) -> EagerResult:
-    """The result of a call in this process. Delays are not waited for."""
+    """Run a call in this process, without its delays; returns the result."""
     check_options(options)
     if task.typing:
         check_arguments(task, args, kwargs, following=False)

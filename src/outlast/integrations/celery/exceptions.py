@@ -7,7 +7,7 @@ CeleryError
 │   └── Reject
 ├── MaxRetriesExceededError
 ├── TaskRevokedError         by `result.get()`: the job was cancelled, or expired
-└── ChordError               by `result.get()`: a job that it comes after has failed
+└── ChordError               by `result.get()`: a prerequisite has failed
 TimeoutError                 the built-in one, by `result.get(timeout=…)`
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 TimeoutError = builtins.TimeoutError
 
 _INSTEAD = {
-    "SoftTimeLimitExceeded": "there are no soft limits: give the task time_limit=…, and look at"
+    "SoftTimeLimitExceeded": "there are no soft limits: give the task time_limit=…, and check"
     " self.request.outlast.cancelled in its loops",
     "TimeLimitExceeded": "a job whose time is over is dead with the error type TimedOut",
     "WorkerLostError": "a job whose worker is lost runs again; see max_crashes",
@@ -31,7 +31,7 @@ _INSTEAD = {
 
 
 class CeleryError(Exception):
-    """Base of these errors."""
+    """Base class of these errors."""
 
 
 class TaskPredicate(CeleryError):
@@ -39,7 +39,7 @@ class TaskPredicate(CeleryError):
 
 
 class RetryRequested(TaskPredicate):
-    """`self.retry(…)` raises it: the attempt ends, and the job is due again `when`."""
+    """Raised by `self.retry(…)`: the attempt ends, and the job is due again at `when`."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class RetryRequested(TaskPredicate):
 
 
 class Ignore(TaskPredicate):
-    """Raise in a task: it ends, without a result."""
+    """Raise in a task: it ends without a result."""
 
 
 class Reject(TaskPredicate):
-    """Raise in a task: its job is dead, or with `requeue` ready again."""
+    """Raise in a task: its job is dead, or ready again with `requeue`."""
 
     def __init__(self, reason: object = None, requeue: bool = False) -> None:
         self.reason = reason
@@ -66,7 +66,7 @@ class Reject(TaskPredicate):
 
 
 class MaxRetriesExceededError(CeleryError):
-    """A task asked for one more retry than it may have."""
+    """A task requested more retries than allowed."""
 
 
 class TaskRevokedError(CeleryError):
@@ -74,19 +74,19 @@ class TaskRevokedError(CeleryError):
 
 
 class ChordError(CeleryError):
-    """A job that the awaited one comes after has failed."""
+    """A prerequisite of the awaited job has failed."""
 
 
 class TaskFailed(CeleryError):
-    """The awaited job failed with an error whose class this process does not have."""
+    """The awaited job failed with an error whose class this process has not imported."""
 
 
 Retry = RetryRequested
 
 
 def rebuilt(error: object) -> Exception:
-    """The exception of a dead job, of the class that it had if this process has imported it. Of its
-    arguments there is the message."""
+    """The exception of a dead job, with its original class if this process has imported it, and
+    only the message as its argument."""
     facts: Mapping[str, object] = error if isinstance(error, Mapping) else {}
     name, message = str(facts.get("type", "")), str(facts.get("message", ""))
     if name == "TimedOut":
@@ -103,7 +103,7 @@ def rebuilt(error: object) -> Exception:
 
 
 def _known_class(name: str) -> type[Exception] | None:
-    """Never imported: the name comes from a row."""
+    """A class by its name, if loaded; never imported, because the name comes from a row."""
     module, _, path = name.rpartition(".")
     found = getattr(sys.modules.get(module or "builtins"), path, None)
     return found if isinstance(found, type) and issubclass(found, Exception) else None

@@ -1,4 +1,4 @@
-"""`GroupResult`: the results of jobs side by side."""
+"""`GroupResult`: the results of a group's jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .result import AsyncResult, refuse_callbacks, refuse_in_task
 
 
 class GroupResult:
-    """Results of jobs side by side, in the order of the group."""
+    """The results of a group's jobs, in the order of the group."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class GroupResult:
         disable_sync_subtasks: bool = True,
         **waiting: object,
     ) -> list[Any]:
-        """The results of all, in order; `timeout` is for all of them."""
+        """All results, in order; `timeout` applies to all of them together."""
         refuse_in_task(disable_sync_subtasks)
         refuse_callbacks(waiting)
         until = None if timeout is None else time.monotonic() + timeout
@@ -78,7 +78,7 @@ class GroupResult:
             one.forget()
 
     def save(self) -> None:
-        """A flow is stored with its jobs: keep the id, and see app.ol.flow(id)."""
+        """Not supported: a flow is stored with its jobs; keep the id, and see app.ol.flow(id)."""
         raise Unsupported(reason="a group is a flow, stored already: see app.ol.flow(result.id)")
 
     def __iter__(self) -> Iterator[AsyncResult | GroupResult]:

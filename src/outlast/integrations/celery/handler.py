@@ -30,7 +30,7 @@ log = logging.getLogger("outlast.celery")
 
 
 class ErrorInfo:
-    """`einfo` of the hooks of a task."""
+    """The parameter `einfo` of a task's hooks."""
 
     def __init__(self, error: BaseException) -> None:
         self.exception = error
@@ -42,11 +42,11 @@ class ErrorInfo:
 
 
 def handler_of(task: CeleryTask) -> Callable[..., Any]:
-    """The handler of this task's jobs. `gets` says what its first arguments are made of, `then`
-    which calls follow its success; `retries` are those that Celery made before the switch,
-    `task_id` is one that is no UUID, and `ignore_result` is what the call said."""
+    """The handler of this task's jobs. `gets` is the source of its first arguments, `then` has the
+    calls that follow a success; `retries` are those made by Celery before the migration, `task_id`
+    is an id that is not a UUID, and `ignore_result` the option of the call."""
 
-    def run(  # noqa: PLR0913 - what is stored
+    def run(  # noqa: PLR0913 - the stored arguments
         ctx: Context,
         args: list[Any],
         kwargs: dict[str, Any],
@@ -79,20 +79,20 @@ def handler_of(task: CeleryTask) -> Callable[..., Any]:
         for callback in then or ():
             enqueue_callback(task, ctx, callback, value)
         ignored = ignores_result(task) if ignore_result is None else ignore_result
-        # Jobs that follow in a flow read it from this one.
+        # Followers in a flow read the result from this job.
         return None if ignored and job.flow is None else to_plain(value, task.name)
 
     return run
 
 
 def ignores_result(task: CeleryTask) -> bool:
-    """Whether the task says so, else the settings."""
+    """Whether results are ignored, by the task, else by the settings."""
     ignored = task.ignore_result
     return bool(task.app.conf.task_ignore_result if ignored is None else ignored)
 
 
 class TaskRun:
-    """One attempt, with the hooks of its task."""
+    """One attempt of a task, with its hooks."""
 
     def __init__(self, task: CeleryTask, request: TaskRequest) -> None:
         self._task = task
@@ -111,7 +111,7 @@ class TaskRun:
                 return None
             except Reject as error:
                 raise (RetryLater(0) if error.requeue else Permanent(str(error.reason))) from error
-            except (RetryLater, NotAttempted, DependencyDown):  # Outlast's own words
+            except (RetryLater, NotAttempted, DependencyDown):  # Outlast's own errors
                 raise
             except Exception as error:
                 self._failed(error)
@@ -131,12 +131,12 @@ class TaskRun:
     def _failed(self, error: Exception) -> None:
         context = self._request.outlast
         if context is not None and context.cancelled.is_set():
-            return  # stopped from outside: the worker decides how it ends
+            return  # stopped from outside: the worker decides the outcome
         self._hook(self._task.on_failure, error, *self._given, ErrorInfo(error))
         self._hook(self._task.after_return, FAILURE, error, *self._given, ErrorInfo(error))
 
     def _hook(self, hook: Callable[..., None], *given: object) -> None:
-        """One that raises changes no outcome."""
+        """Call a hook; its errors change no outcome."""
         try:
             hook(*given)
         except Exception:
@@ -144,7 +144,7 @@ class TaskRun:
 
 
 def _first_arguments(task: CeleryTask, ctx: Context, gets: str | None) -> Sequence[object] | None:
-    """What comes before a call's own arguments. None: nothing is to be run."""
+    """The arguments before the call's own. None: do not run the call."""
     match gets:
         case str() if gets == RESULT:
             return [to_python(value) for value in ctx.results()]
@@ -160,7 +160,7 @@ def _errback_arguments(task: CeleryTask, ctx: Context) -> Sequence[object] | Non
     [failed] = list(ctx.prerequisites())
     error: Mapping[str, Any] = failed.error if isinstance(failed.error, dict) else {}
     if str(error.get("type", "")).endswith("PrerequisiteFailed"):
-        return None  # it never ran: the errback of the job that failed is called
+        return None  # the job never ran: the errback of the failed job is called
     parameters = inspect.signature(task.function).parameters.values()
     positional = [one for one in parameters if one.kind in (0, 1)]
     if len(positional) - len(task.leading) < 2:
@@ -172,7 +172,7 @@ def _errback_arguments(task: CeleryTask, ctx: Context) -> Sequence[object] | Non
 def enqueue_callback(
     task: CeleryTask, ctx: Context, callback: Mapping[str, Any], value: Any
 ) -> None:
-    """A call that follows this success: it exists if, and only if, this attempt is accepted."""
+    """Enqueue a call that follows this success: it exists only if this attempt is accepted."""
     signature = read_signature(callback, task.app)
     if not isinstance(signature, CelerySignature):
         ctx.enqueue(signature.given((value,), {}, {}).part(None))

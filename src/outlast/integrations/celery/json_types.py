@@ -1,8 +1,8 @@
-"""Celery's JSON: dates, times, UUIDs, decimals and bytes are marked, and come back equal.
+"""Celery's JSON: dates, times, UUIDs, decimals and bytes are marked with their types.
 
     {"__type__": "datetime", "__value__": "2026-01-31T12:00:00+00:00"}
 
-Tuples become lists, as in every JSON.
+Tuples become lists, as always in JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...model.errors import InvalidArguments, Problem
 TYPE, VALUE = "__type__", "__value__"
 
 _WRITERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
-    (datetime, "datetime", datetime.isoformat),  # before date, which it is, too
+    (datetime, "datetime", datetime.isoformat),  # before its base class date
     (date, "date", date.isoformat),
     (time, "time", time.isoformat),
     (Decimal, "decimal", str),
@@ -38,7 +38,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def to_plain(value: object, task: str) -> Any:
-    """A value as plain JSON; what cannot be JSON is refused."""
+    """A value as plain JSON; other values are refused."""
     try:
         return json.loads(json.dumps(value, default=_marked))
     except (TypeError, ValueError, RecursionError) as error:
@@ -47,7 +47,7 @@ def to_plain(value: object, task: str) -> Any:
 
 
 def to_python(value: object) -> Any:
-    """Plain JSON as the values that it was made of. Raises ValueError for an unknown type."""
+    """The original values of plain JSON. Raises ValueError for an unknown type."""
     if isinstance(value, list):
         return [to_python(one) for one in value]
     if not isinstance(value, dict):
@@ -69,4 +69,4 @@ def _marked(value: object) -> Any:
             return {TYPE: "bytes", VALUE: value.decode()}
         except UnicodeDecodeError:
             return {TYPE: "base64", VALUE: base64.b64encode(value).decode()}
-    raise TypeError(f"{type(value).__name__} objects are no JSON")
+    raise TypeError(f"{type(value).__name__} objects are not JSON")

@@ -1,4 +1,4 @@
-"""`self.request`: the job that a task runs for."""
+"""`self.request`: the job of a running task."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class TaskRequest:
-    """What a task may know of its job. `outlast` is the handler's `Context`: progress, steps,
-    follow-up jobs, completion in a transaction of one's own; None where no worker runs the task."""
+    """The job of a running task. `outlast` is the handler's `Context`: progress, steps, follow-up
+    jobs, completion in your own transaction; None outside of a worker."""
 
     id: str | None = None
     task: str | None = None
@@ -42,7 +42,7 @@ _running: ContextVar[tuple[CeleryTask, TaskRequest] | None] = ContextVar(
 
 @contextmanager
 def running(task: CeleryTask, request: TaskRequest) -> Iterator[None]:
-    """The task runs for this request."""
+    """Set the request of a task for the duration of this context."""
     token = _running.set((task, request))
     try:
         yield
@@ -51,7 +51,7 @@ def running(task: CeleryTask, request: TaskRequest) -> Iterator[None]:
 
 
 def current_request(task: CeleryTask) -> TaskRequest:
-    """A task that another one calls as a plain function has none."""
+    """The request of a task; an empty one for a task called as a plain function."""
     found = _running.get()
     return found[1] if found is not None and found[0] is task else TaskRequest()
 

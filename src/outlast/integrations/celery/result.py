@@ -1,4 +1,4 @@
-"""`AsyncResult`: a job, in Celery's words."""
+"""`AsyncResult`: a job, in Celery's terms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .group_result import GroupResult
 
 MISSING = {
-    "children": "flows keep what belongs together: see app.ol.flow(…)",
+    "children": "related jobs are flows: see app.ol.flow(…)",
     "collect": "see app.ol.flow_jobs(…)",
     "iterdeps": "see app.ol.flow_jobs(…)",
     "graph": "see `outlast flow`",
@@ -29,7 +29,7 @@ MISSING = {
 
 
 class AsyncResult:
-    """The job of a task id. An id that no job has is PENDING, as in Celery."""
+    """The job of a task id. An unknown id is PENDING, as in Celery."""
 
     def __init__(
         self, id: str, app: Celery | None = None, parent: AsyncResult | GroupResult | None = None
@@ -54,11 +54,11 @@ class AsyncResult:
 
     @property
     def job_id(self) -> str:
-        """The id of its row: the task's id, unless that is no UUID."""
+        """The id of its row: the task id, or a derived UUID."""
         return job_id_of(self.id)
 
     def job(self) -> Job:
-        """The job as it is now, with everything that Outlast knows of it."""
+        """The current `Job` of Outlast."""
         return self.app.ol.job(self.job_id)
 
     def _found(self) -> Job | None:
@@ -82,7 +82,7 @@ class AsyncResult:
 
     @property
     def result(self) -> Any:
-        """What it returned, its exception, or what `update_state` said."""
+        """The return value, the exception, or the data of `update_state`."""
         job = self._found()
         if job is None:
             return None
@@ -143,8 +143,8 @@ class AsyncResult:
         disable_sync_subtasks: bool = True,
         **waiting: object,
     ) -> Any:
-        """Wait for the result; raises the task's exception, TaskRevokedError or TimeoutError. How
-        it waits (`interval`, `no_ack`, …) needs no options."""
+        """Wait for the result; raises the task's exception, TaskRevokedError or TimeoutError.
+        Options of the wait (`interval`, `no_ack`, …) are ignored."""
         refuse_in_task(disable_sync_subtasks)
         refuse_callbacks(waiting)
         try:
@@ -172,7 +172,7 @@ class AsyncResult:
     # Act
 
     def revoke(self, terminate: bool = False, **_: object) -> None:
-        """Cancel it if it has not begun; with `terminate`, ask a running one to stop, too."""
+        """Cancel the job if it has not begun; with `terminate`, also stop a running one."""
         job = self._found()
         if job is None or (job.state is State.RUNNING and not terminate):
             return
@@ -180,7 +180,7 @@ class AsyncResult:
             self.app.ol.cancel(job.id, "revoked")
 
     def forget(self) -> None:
-        """Erase its result."""
+        """Erase the result."""
         self.app.ol.forget(self.job_id)
 
     def __getattr__(self, name: str) -> Any:
@@ -202,7 +202,7 @@ class AsyncResult:
 
 
 class EagerResult(AsyncResult):
-    """Of a task that ran here: there is no job."""
+    """The result of an eager task, without a job."""
 
     def __init__(self, id: str, value: Any, state: str, traceback: str | None = None) -> None:
         super().__init__(id)

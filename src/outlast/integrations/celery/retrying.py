@@ -1,4 +1,4 @@
-"""`self.retry(…)` and `autoretry_for`: when a task is run again, and when that is enough."""
+"""Retries by `self.retry(…)` and `autoretry_for`: their delay and their limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .request import TaskRequest
     from .tasks import CeleryTask
 
-OUTCOMES = (DependencyDown, NotAttempted, Permanent, RetryLater)  # how a task of Outlast may end
+OUTCOMES = (DependencyDown, NotAttempted, Permanent, RetryLater)  # Outlast's own errors
 
 
 def requested_retry(
@@ -26,7 +26,7 @@ def requested_retry(
     delay: Mapping[str, Any],
     max_retries: int | None,
 ) -> RetryRequested:
-    """The end of this attempt; raises where there is no further one."""
+    """The error that ends this attempt with a retry; raises if no retry is left."""
     limit = task.max_retries if max_retries is None else max_retries
     if request.called_directly:  # no job to run again
         raise exc if exc is not None else RetryRequested("the task can be retried")
@@ -45,7 +45,7 @@ def requested_retry(
 
 
 def refuse_changes(request: TaskRequest, changed: Mapping[str, object]) -> None:
-    """A job's arguments and options stay what they are."""
+    """Refuse a retry with other arguments or options."""
     given = {name: value for name, value in changed.items() if value is not None}
     same: dict[str, object] = {"args": request.args, "kwargs": request.kwargs}
     for name, value in given.items():
@@ -58,7 +58,7 @@ def refuse_changes(request: TaskRequest, changed: Mapping[str, object]) -> None:
 
 
 def with_autoretry(task: CeleryTask, run: Callable[..., object]) -> Callable[..., Any]:
-    """The task's function, which asks for a retry where it raises one of `autoretry_for`."""
+    """The task's function, which requests a retry if it raises one of `autoretry_for`."""
     if not task.autoretry_for:
         return run
 
@@ -80,7 +80,7 @@ def with_autoretry(task: CeleryTask, run: Callable[..., object]) -> Callable[...
 
 
 def backoff(task: CeleryTask, retries: int) -> int:
-    """Celery's curve: factor · 2ⁿ, at most `retry_backoff_max`; with jitter, anything up to it."""
+    """Celery's backoff: factor · 2ⁿ up to `retry_backoff_max`; with jitter, a random part of it."""
     factor = max(1, int(task.retry_backoff))
     countdown = min(int(task.retry_backoff_max), factor * 2 ** min(retries, 60))
     return random.randrange(countdown + 1) if task.retry_jitter else countdown

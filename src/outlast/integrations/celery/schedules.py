@@ -1,4 +1,4 @@
-"""`celery.schedules`: `crontab` and `schedule`, as they stand in a beat schedule."""
+"""`celery.schedules`: `crontab` and `schedule` of a beat schedule."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _DAYS = "sun mon tue wed thu fri sat".split()
 
 
 class CrontabSchedule:
-    """`crontab(minute=0, hour="*/3", day_of_week="mon-fri")`. Every field that is left out is `*`.
-    The time zone is `app.conf.timezone`."""
+    """`crontab(minute=0, hour="*/3", day_of_week="mon-fri")`. Omitted fields are `*`. The time zone
+    is `app.conf.timezone`."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class CrontabSchedule:
         )
         _, _, of_month, _, of_week = self.cron.split()
         if "*" not in (of_month, of_week):
-            # Celery runs when both fit, cron when one of them does.
+            # Celery runs if both match, cron if one of them does.
             raise InvalidOption(
                 option="crontab",
                 reason="cannot have both day_of_week and day_of_month: schedule by one of them, and"
-                " let the task look at the other",
+                " check the other in the task",
             )
 
     @classmethod
@@ -76,7 +76,7 @@ schedule = IntervalSchedule
 
 def __getattr__(name: str) -> Any:
     if name == "solar":
-        raise ImportError("solar schedules do not exist here: use crontab(…)")
+        raise ImportError("solar schedules are not supported: use crontab(…)")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

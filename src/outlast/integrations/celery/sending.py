@@ -1,4 +1,4 @@
-"""Calls: what `apply_async` is given, as the options and arguments of a job."""
+"""Sending: the parameters of `apply_async` as the options and arguments of a job."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from .app import Celery
     from .tasks import CeleryTask
 
-# How a job's first argument comes from the jobs that it follows (`gets`).
+# Sources of a job's first argument in the jobs that it follows (`gets`).
 RESULT, RESULTS, ERROR = "result", "results", "error"
 
 HONOURED = (
     "countdown", "eta", "expires", "queue", "priority", "task_id", "time_limit", "link",
     "link_error", "ignore_result",
 )  # fmt: skip
-# How a message is published: there is none.
+# Ignored: options of publishing a message.
 WITHOUT_EFFECT = (
     "retry",
     "retry_policy",
@@ -38,10 +38,10 @@ WITHOUT_EFFECT = (
 )
 REFUSED = {
     "serializer": "arguments are JSON",
-    "compression": "leave it out; see large payloads",
+    "compression": "omit it; see large payloads",
     "exchange": "say queue=…",
     "routing_key": "say queue=…",
-    "soft_time_limit": "say time_limit=…, and look at self.request.outlast.cancelled",
+    "soft_time_limit": "use time_limit=…, and check self.request.outlast.cancelled",
     "shadow": "jobs have the names of their tasks",
     "headers": "pass what the task needs as an argument",
     "chord": "use chord(header)(body)",
@@ -59,7 +59,7 @@ def call_of(
     checked: bool = True,
     **stored: object,
 ) -> Call:
-    """A call of a task by its name. `stored` is what its handler needs beside the arguments."""
+    """A call of a task by its name. `stored` has further arguments for its handler."""
     known = app.tasks.get(task)
     args, kwargs = list(args), dict(kwargs)
     if checked and known is not None and known.typing:
@@ -77,7 +77,7 @@ def call_of(
 
 
 def job_options(app: Celery, task: str, given: Mapping[str, object]) -> Options:
-    """The options of one job: by the call, else the task, else its route, else the settings."""
+    """The options of one job: of the call, else the task, else its route, else the settings."""
     check_options(given)
     known, conf = app.tasks.get(task), app.conf
     merged = {**conf.route(task), **_task_options(known), **given}
@@ -92,7 +92,7 @@ def job_options(app: Celery, task: str, given: Mapping[str, object]) -> Options:
         at=None if eta is None else moment(app, "eta", eta),
         expires=_expires(app, merged.get("expires")),
         timeout=merged.get("time_limit", conf.task_time_limit),
-        max_attempts=1,  # a retry is asked for by the task, and costs none
+        max_attempts=1,  # the task requests retries itself, without spending attempts
         max_crashes=None if acknowledged_late(app, known) else 1,
         on_dead=[_errback(app, one) for one in listed(merged.get("link_error"))] or None,
     )
@@ -105,7 +105,7 @@ def _task_options(task: CeleryTask | None) -> dict[str, object]:
 
 
 def acknowledged_late(app: Celery, task: CeleryTask | None) -> bool:
-    """`acks_late=False`, where it is said: a job is not run again after its worker was lost."""
+    """Whether a job runs again after its worker was lost: unless `acks_late=False`."""
     late = getattr(task, "acks_late", None)
     return bool(app.conf.task_acks_late if late is None else late)
 
@@ -129,23 +129,23 @@ def check_options(given: Mapping[str, object]) -> None:
 def check_arguments(
     task: CeleryTask, args: list[object], kwargs: dict[str, object], *, following: bool
 ) -> None:
-    """TypeError where the task cannot be called so, as Celery has it."""
+    """Raise TypeError, as Celery does, if the task cannot be called with these arguments."""
     first: tuple[object, ...] = (None,) if following else ()
     try:
         inspect.signature(task.function).bind(*task.leading, *first, *args, **kwargs)
     except TypeError as error:
-        if following:  # an errback may be given one argument or three
+        if following:  # an errback may get one argument or three
             return
         raise TypeError(f"{task.name}(): {error}") from None
 
 
 def definition_of(app: Celery, task: str) -> TaskDefinition:
-    """Of a task that this process knows, or of one that only workers do."""
+    """The definition of a task, even if only workers know it."""
     found = app.ol.registry.get(task)
     return found or TaskDefinition(name=task, function=elsewhere, context_type=Context)
 
 
-def elsewhere(  # noqa: PLR0913 - what is stored
+def elsewhere(  # noqa: PLR0913 - the stored arguments
     ctx: Context,
     args: list[object],
     kwargs: dict[str, object],
@@ -156,7 +156,7 @@ def elsewhere(  # noqa: PLR0913 - what is stored
     task_id: str | None = None,
     ignore_result: bool | None = None,
 ) -> Any:
-    """The arguments of every job of ours; `handler.py` has the handler that runs."""
+    """Defines the stored arguments of all Celery jobs; `handler.py` has the handler that runs."""
     raise NotImplementedError
 
 
@@ -166,7 +166,7 @@ def new_job(app: Celery, call: Call, task_id: str | None) -> NewJob:
 
 
 def job_id_of(task_id: str) -> str:
-    """A job's id is a UUID; another task id has a UUID that is made of it."""
+    """The job id of a task id: a UUID is kept, any other id becomes a derived UUID."""
     try:
         return str(UUID(task_id))
     except ValueError:
@@ -174,7 +174,7 @@ def job_id_of(task_id: str) -> str:
 
 
 def moment(app: Celery, name: str, given: object) -> datetime:
-    """A time; a naive one is in the time zone of the app."""
+    """A time; naive times are in the time zone of the app."""
     if isinstance(given, str):
         try:
             given = datetime.fromisoformat(given)

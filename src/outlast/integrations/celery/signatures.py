@@ -23,10 +23,10 @@ Result = AsyncResult | GroupResult
 
 
 class Canvas:
-    """Something that can be applied: a signature, or several together."""
+    """Base class of calls that can be applied: a signature, or several together."""
 
     immutable = False
-    ends: str = RESULT  # what a follower gets: one result, or a list
+    ends: str = RESULT  # the argument of a follower: one result, or a list
 
     def __init__(self, app: Celery | None) -> None:
         self._app = app
@@ -39,20 +39,20 @@ class Canvas:
             return current_app()
         return self._app
 
-    # Each kind has these
+    # Implemented by each kind
 
     def part(self, gets: str | None) -> Part:
-        """It as a part of a flow; its first jobs get what they follow."""
+        """This call as a part of a flow; `gets` is the source of its first jobs' arguments."""
         raise NotImplementedError
 
     def results(self, jobs: Iterator[Job], parent: Result | None) -> Result:
-        """The results of its jobs, in the order of the flow."""
+        """The results of the jobs, in the order of the flow."""
         raise NotImplementedError
 
     def given(
         self, args: Iterable[object], kwargs: Mapping[str, object], options: Mapping[str, object]
     ) -> Canvas:
-        """A copy with more arguments and options, for those of its signatures that take them."""
+        """A copy with further arguments and options, for the signatures that accept them."""
         raise NotImplementedError
 
     def apply(
@@ -61,7 +61,7 @@ class Canvas:
         kwargs: Mapping[str, object] | None = None,
         **options: object,
     ) -> Any:
-        """Run it here and now."""
+        """Run in this process."""
         raise NotImplementedError
 
     def as_dict(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Canvas:
     def link_error(self, errback: CelerySignature) -> Any:
         raise NotImplementedError
 
-    # The same for all
+    # Common to all kinds
 
     def delay(self, *args: object, **kwargs: object) -> Any:
         return self.apply_async(args, kwargs)
@@ -88,7 +88,7 @@ class Canvas:
         kwargs: Mapping[str, object] | None = None,
         **options: object,
     ) -> Any:
-        """Enqueue it; its options are those of a task's `apply_async`."""
+        """Enqueue; the options are those of a task's `apply_async`."""
         if self.app.conf.task_always_eager:
             return self.apply(args or (), kwargs, **options)
         whole = self.given(args or (), kwargs or {}, options)
@@ -147,7 +147,7 @@ class CelerySignature(Canvas):
         kwargs: Mapping[str, object] | None = None,
         **options: object,
     ) -> CelerySignature:
-        """A copy; arguments come before its own, unless it is immutable."""
+        """A copy; new arguments come first, unless the signature is immutable."""
         made = copy(self)
         made.options = {**self.options, **options}
         if not self.immutable:
@@ -164,7 +164,7 @@ class CelerySignature(Canvas):
         return self
 
     def link(self, callback: CelerySignature) -> CelerySignature:
-        """Another call, made when this one has succeeded, with its result."""
+        """Add a call that follows a success, with its result."""
         self.options["link"] = [*listed(self.options.get("link")), callback]
         return callback
 
@@ -185,7 +185,9 @@ class CelerySignature(Canvas):
 
     def part(self, gets: str | None) -> Part:
         if self.options.get("task_id"):
-            raise Unsupported(reason="task_id=… is for a single call: jobs of a flow get their ids")
+            raise Unsupported(
+                reason="task_id=… is for single calls: a flow assigns ids to its jobs"
+            )
         return self.call(gets)
 
     def _jobs(self) -> list[NewJob]:
@@ -200,7 +202,7 @@ class CelerySignature(Canvas):
         return self._known_task().apply(whole.args, whole.kwargs, **whole.options)
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        """Call the task's function, here."""
+        """Call the task's function in this process."""
         whole = self.clone(args, kwargs)
         return self._known_task()(*whole.args, **whole.kwargs)
 

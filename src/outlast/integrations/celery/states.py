@@ -1,7 +1,7 @@
-"""`celery.states`: a job's state in Celery's words.
+"""`celery.states`: a job's state in Celery's terms.
 
 waiting, scheduled, ready    PENDING, or RETRY after an attempt
-running                      STARTED, or what `self.update_state` says
+running                      STARTED, or the state set by `self.update_state`
 succeeded                    SUCCESS
 dead                         FAILURE
 cancelled (or expired)       REVOKED
@@ -32,7 +32,7 @@ def state_of(job: Job) -> str:
 
 
 def retries_of(job: Job) -> int:
-    """Retries that the task asked for: its attempts, but for those that lost their worker. While
-    the job is not running, the next one counts."""
+    """The number of retries that the task requested: its attempts without those that lost their
+    worker. While the job is not running, the next attempt counts."""
     begun = job.attempt - job.crashes
     return max(0, begun - 1 if job.state in (State.RUNNING, *_ENDS) else begun)

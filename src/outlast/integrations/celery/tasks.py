@@ -1,4 +1,4 @@
-"""A task as Celery's users hold it: `delay`, `apply_async`, `s`, `retry`, `request`."""
+"""Tasks with Celery's interface: `delay`, `apply_async`, `s`, `retry`, `request`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ OPTIONS = (
     "serializer", "store_errors_even_if_ignored", "throws", "time_limit", "track_started", "typing",
 )  # fmt: skip
 REFUSED = {
-    "soft_time_limit": "say time_limit=…, and look at self.request.outlast.cancelled in loops",
+    "soft_time_limit": "use time_limit=…, and check self.request.outlast.cancelled in loops",
     "rate_limit": 'limit the queue for all workers together: app.ol.queue(name, rate="100/m")',
-    "compression": "leave it out; see large payloads",
+    "compression": "omit it; see large payloads",
     "pydantic": "declare the task with @app.ol.task, which checks its arguments",
     "exchange": "say queue=…",
     "routing_key": "say queue=…",
@@ -37,18 +37,18 @@ MISSING_METHODS = {
     "starmap": "use group(…)",
     "chunks": "use group(…), or a batch task: @app.ol.task(batch=…)",
     "replace": "enqueue the next job with self.request.outlast.enqueue(…)",
-    "add_trail": "flows keep what belongs together",
+    "add_trail": "related jobs are flows",
     "send_event": "use self.request.outlast.progress(…) or log(…)",
     "backend": "results are columns of jobs: see app.ol.result(…)",
 }
 
 
 class CeleryTask:
-    """What `@app.task` makes of a function, and the base of classes for `base=…`."""
+    """A task created by `@app.task`, and the base of classes for `base=…`."""
 
     name: str = ""
     run: Callable[..., Any]
-    app: Celery  # `shared_task` finds it when it is needed
+    app: Celery  # found on first use for `shared_task`
     max_retries: int | None = 3
     default_retry_delay: float = 180
     autoretry_for: Iterable[type[BaseException]] = ()
@@ -71,7 +71,7 @@ class CeleryTask:
         self._run = with_autoretry(self, self.run)
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        """A plain call, as a worker does it, too."""
+        """Call the function, as a worker does."""
         return self._run(*args, **kwargs)
 
     # Enqueue
@@ -90,8 +90,8 @@ class CeleryTask:
         **options: Any,
     ) -> AsyncResult:
         """Enqueue one call. Options: countdown, eta, expires, queue, priority, task_id, time_limit,
-        link, link_error. It is durable when this returns, or when the transaction commits that was
-        bound with `app.ol.bind`."""
+        link, link_error. The job is durable when this returns, or when the transaction bound with
+        `app.ol.bind` commits."""
         if self.app.conf.task_always_eager:
             return self.apply(args, kwargs, task_id=task_id, **options)
         job = new_job(self.app, self._call(args, kwargs, {**options, "task_id": task_id}), task_id)
@@ -126,14 +126,14 @@ class CeleryTask:
         throw: bool | None = None,
         **options: object,
     ) -> EagerResult:
-        """Run it here and now, retries included."""
+        """Run the task in this process, including retries."""
         return apply_eagerly(self, list(args or ()), dict(kwargs or {}), throw, options)
 
     def s(self, *args: Any, **kwargs: Any) -> CelerySignature:
         return self.signature(args, kwargs)
 
     def si(self, *args: object, **kwargs: object) -> CelerySignature:
-        """Immutable: it is not given the result of the job before it."""
+        """An immutable signature, which does not get the result of the job before it."""
         return self.signature(args, kwargs, immutable=True)
 
     def signature(
@@ -150,7 +150,7 @@ class CeleryTask:
 
     subtask = signature
 
-    # Of the job that runs
+    # For the running job
 
     @property
     def request(self) -> TaskRequest:
@@ -165,8 +165,8 @@ class CeleryTask:
         max_retries: int | None = None,
         **options: object,
     ) -> Exception:
-        """Run it again, `countdown` seconds from now or at `eta`. Raises `Retry`, which ends this
-        attempt; after `max_retries` of them `exc`, or MaxRetriesExceededError."""
+        """Retry in `countdown` seconds or at `eta`. Raises `Retry`, which ends this attempt; after
+        `max_retries` retries it raises `exc`, or MaxRetriesExceededError."""
         delay = {name: options.pop(name, None) for name in ("countdown", "eta")}
         refuse_changes(self.request, {"args": args, "kwargs": kwargs, **options})
         again = requested_retry(self, self.request, exc, delay, max_retries)
@@ -177,10 +177,10 @@ class CeleryTask:
     def update_state(
         self, task_id: str | None = None, state: str | None = None, meta: object = None, **_: object
     ) -> None:
-        """Say how far it is: `AsyncResult.state` and `.info` show it while the job runs."""
+        """Report progress, which `AsyncResult.state` and `.info` show while the job runs."""
         request = self.request
         if task_id not in (None, request.id):
-            raise Unsupported(reason="update_state() is for the job that runs: leave out task_id")
+            raise Unsupported(reason="update_state() is for the running job: omit task_id")
         if request.outlast is None:
             return
         request.outlast.log(STATE_EVENT, state=state, meta=meta)
@@ -223,7 +223,7 @@ class CeleryTask:
         einfo: object,
     ) -> None: ...
 
-    # What it is
+    # Properties
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -232,7 +232,7 @@ class CeleryTask:
 
     @property
     def leading(self) -> tuple[Any, ...]:
-        """What comes before a job's own arguments: `self`, for a bound task."""
+        """The arguments before a job's own: `self`, for a bound task."""
         return (self,) if inspect.ismethod(self.run) else ()
 
     def AsyncResult(self, task_id: str) -> AsyncResult:
@@ -251,7 +251,7 @@ STATE_EVENT = "celery state"
 
 
 def make_task(function: Callable[..., Any], name: str, options: Mapping[str, Any]) -> CeleryTask:
-    """A task of a function: an instance of a class of its own, as in Celery."""
+    """Create a task of a function: an instance of its own class, as in Celery."""
     check_task_options(name, options)
     if inspect.iscoroutinefunction(function):
         raise InvalidOption(option="task", reason=f"{name} is async: declare it with @app.ol.task")
@@ -276,13 +276,13 @@ def check_task_options(name: str, options: Mapping[str, object]) -> None:
         if option not in OPTIONS:
             raise unknown_option(option, OPTIONS, f"The task {name}")
     if options.get("serializer") not in (None, "json"):
-        raise Unsupported(reason=f"{name}: arguments and results are JSON: leave out serializer")
+        raise Unsupported(reason=f"{name}: arguments and results are JSON: omit serializer")
     if options.get("reject_on_worker_lost") is False:
-        raise Unsupported(reason=f"{name}: say acks_late=False for a job that never runs again")
+        raise Unsupported(reason=f"{name}: use acks_late=False for a job that never runs again")
 
 
 def check_task(task: CeleryTask) -> None:
-    """What a base class says is checked, too."""
+    """Check a task's options, including those of its base class."""
     for option, instead in REFUSED.items():
         if getattr(task, option, None) is not None:
             raise Unsupported(reason=f"{task.name}: {option}=… is not supported: {instead}")

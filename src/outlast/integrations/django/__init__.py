@@ -9,8 +9,8 @@
         user.save()
         welcome.enqueue(user_id=user.pk)     # belongs to this transaction
 
-Public names are imported when they are first used: Django imports this package before its own
-apps are ready.
+Public names are imported on first use, because Django imports this package before its own apps are
+ready.
 """
 
 from __future__ import annotations

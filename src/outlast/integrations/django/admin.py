@@ -1,6 +1,6 @@
 """Admin pages: jobs, dead jobs and schedules, read and changed through `ol`.
 
-Whoever may view a model sees its pages; its actions need the permission to change it.
+The pages of a model need the permission to view it; its actions need the permission to change it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .models import DeadJob, ScheduleEntry, StoredJob
 
 PAGE_JOBS = 100
 
-Actions = dict[str, tuple[str, Callable[[str], Any]]]  # by name: the word for the log, and the verb
+Actions = dict[str, tuple[str, Callable[[str], Any]]]  # by name: the log's text, and the function
 
 
 class OutlastAdmin(admin.ModelAdmin):  # type: ignore[misc]
-    """A list page and its actions; nothing is added, and nothing read through the ORM."""
+    """A list page and its actions; rows cannot be added, and are not read through the ORM."""
 
     list_template: str
     actions_here: ClassVar[Actions]
@@ -49,7 +49,7 @@ class OutlastAdmin(admin.ModelAdmin):  # type: ignore[misc]
         return self._page(request, self.list_template, **self.listed(request))
 
     def listed(self, request: HttpRequest) -> dict[str, Any]:
-        """What the template shows."""
+        """The values of the template."""
         raise NotImplementedError
 
     def _page(self, request: HttpRequest, template: str, **values: object) -> HttpResponse:
@@ -63,7 +63,7 @@ class OutlastAdmin(admin.ModelAdmin):  # type: ignore[misc]
         return TemplateResponse(request, f"admin/outlast/{template}", context)
 
     def _act(self, request: HttpRequest, names: list[str]) -> HttpResponse:
-        """Do what the form asks for, to each of the selected."""
+        """Apply the form's action to each selected row."""
         if not self.has_change_permission(request):
             raise PermissionDenied
         done, act = self.actions_here.get(request.POST.get("action", ""), ("", None))
@@ -156,7 +156,7 @@ class ScheduleAdmin(OutlastAdmin):
 
 
 def listed_jobs(request: HttpRequest, filters: dict[str, str | None]) -> dict[str, Any]:
-    """A page of jobs, newest first; filters that name nothing give an empty one."""
+    """A page of jobs, newest first; empty if the filters match none."""
     query = request.GET.copy()
     try:
         before = request.GET.get("before") or None

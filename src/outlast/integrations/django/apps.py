@@ -40,7 +40,7 @@ class OutlastConfig(AppConfig):  # type: ignore[misc]
         """Let this process run tasks that were declared with Django's own decorator."""
         api = sys.modules.get("django_tasks" if django.VERSION < (6, 0) else "django.tasks")
         if api is None:
-            return  # nobody has declared any
+            return  # no task was declared
         from .client import default_app
         from .task_backend import register_known
 

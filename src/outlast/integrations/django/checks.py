@@ -25,8 +25,8 @@ def check_outlast(**_: object) -> list[CheckMessage]:
     if in_a_file and options.get("transaction_mode") != "IMMEDIATE":
         return [
             Warning(
-                f"DATABASES[{alias!r}] begins its transactions as readers, so one that reads and"
-                " then enqueues fails with 'database is locked' when a worker has written between.",
+                f"DATABASES[{alias!r}] begins its transactions as readers: one that reads and then"
+                " enqueues fails with 'database is locked' if a worker writes in between.",
                 hint="Set OPTIONS['transaction_mode'] = 'IMMEDIATE'.",
                 id="outlast.W001",
             )

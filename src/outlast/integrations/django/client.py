@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class DjangoOutlast(Outlast):
-    """With `ambient="join"` it works on Django's own connection of each thread, so every enqueue
-    belongs to the `atomic()` block around it. A worker opens connections of its own; an enqueue of
-    its handlers still joins an open `atomic()` block."""
+    """An `Outlast` that, with `ambient="join"`, uses Django's own connection of each thread: every
+    enqueue belongs to the `atomic()` block around it. A worker opens connections of its own; an
+    enqueue in a handler still joins an open `atomic()` block."""
 
     around_handlers = staticmethod(with_fresh_connections)
 
@@ -52,7 +52,7 @@ class DjangoOutlast(Outlast):
         return open_store(database_url(self.conf.alias), self.conf.schema, self.conf.store_settings)
 
     def open_transaction(self) -> object | None:
-        """The connection of an open `atomic()` block. A test has one around all of it."""
+        """The connection of an open `atomic()` block, without the one around a whole test."""
         from django.db import connections
 
         connection = connections[self.conf.alias]
@@ -63,13 +63,13 @@ class DjangoOutlast(Outlast):
         apart = found is not None and self.conf.ambient != "join"
         if apart and not isinstance(self.store, DjangoStore) and locks_file(self.conf.alias):
             raise Unsupported(
-                reason=f"with OUTLAST['ambient'] = {self.conf.ambient!r} this would be committed by"
-                " itself, but the atomic() block around it locks the SQLite file: do it outside of"
-                " the block, or set 'join'"
+                reason=f"with OUTLAST['ambient'] = {self.conf.ambient!r} this would be committed"
+                " separately, but the surrounding atomic() block locks the SQLite file: call it"
+                " outside of the block, or set 'join'"
             )
         return found
 
-    # In async code, whether an `atomic()` block is open shows only in the thread of the connection.
+    # In async code, an open `atomic()` block is visible only in the thread of the connection.
 
     async def _aenqueue_jobs(self, jobs: list[NewJob], conn: object = None) -> list[Job]:
         if conn is None and isinstance(self.store, DjangoStore):
@@ -84,7 +84,7 @@ class DjangoOutlast(Outlast):
         if not isinstance(calls, Iterator):
             raise Unsupported(
                 reason="an async iterator cannot be read in the thread of Django's connection:"
-                " pass one that is not async"
+                " pass a sync iterator"
             )
         return await in_connection_thread(self._enqueue_stream, calls)
 
@@ -106,7 +106,7 @@ class DjangoOutlast(Outlast):
         return await super().acancel_flow(id, reason, conn=conn)
 
     def use_own_connections(self) -> None:
-        """From now on, work on connections beside Django's."""
+        """Switch to connections separate from Django's."""
         if isinstance(self.store, DjangoStore):
             self._parts.exchange(self._own_store())
 
@@ -125,7 +125,7 @@ _made: list[DjangoOutlast] = []
 
 
 def default_app() -> DjangoOutlast:
-    """The one of this process, made from `settings.OUTLAST` when it is first needed."""
+    """The app of this process, created from `settings.OUTLAST` on first use."""
     with _making:
         if not _made:
             _made.append(DjangoOutlast(read_settings()))

@@ -1,6 +1,6 @@
-"""Hand a command of `manage.py outlast` to Outlast's own command line.
+"""Command line: passes a command of `manage.py outlast` to Outlast's own command line.
 
-The database's address goes through the environment: it may hold a password, and other users of a
+The database's URL is passed through the environment: it may hold a password, and other users of a
 machine can read a process's arguments.
 """
 
@@ -21,7 +21,7 @@ DEFAULTS = {
     "source": {"app": APP},
     "schedules": {"preview": {"app": APP}},
 }
-APART = {"demo", "verify", "bench"}  # they fill the database that they are given
+APART = {"demo", "verify", "bench"}  # these write to their database, and need one of their own
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _make_importable() -> None:
-    """Let the children of a supervisor import the project, wherever manage.py was called."""
+    """Let the children of a supervisor import the project, whatever the working directory."""
     here = str(Path(sys.path[0] or ".").absolute())
     known = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
     if here not in known:

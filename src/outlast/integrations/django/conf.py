@@ -15,7 +15,7 @@ from ...store.address import DEFAULT_SCHEMA, check_schema
 
 @dataclass(frozen=True, slots=True)
 class DjangoSettings:
-    """One field for each name that `settings.OUTLAST` may have."""
+    """The fields of `settings.OUTLAST`."""
 
     database: str | None = None  # an alias of DATABASES; None: the router's write database
     schema: str = DEFAULT_SCHEMA
@@ -86,7 +86,7 @@ def parse_settings(given: object) -> DjangoSettings:
                 raise InvalidSetting(
                     field=f"{_place(name)}[{key!r}]", reason=_unknown(str(key), inner)
                 )
-    _ = read.store_settings, read.retention_settings  # report values out of range now
+    _ = read.store_settings, read.retention_settings  # raises for values out of range
     return read
 
 
@@ -98,4 +98,4 @@ def _unknown(name: str, known: list[str]) -> str:
     close = get_close_matches(name.lower(), known, 1, 0.6)
     if close:
         return f"is unknown: did you mean {close[0]!r}?"
-    return f"is unknown; there are: {', '.join(sorted(known))}"
+    return f"is unknown; known names: {', '.join(sorted(known))}"

@@ -1,4 +1,4 @@
-"""The address of an entry of `DATABASES`: for a worker's own connections."""
+"""The URL of an entry of `DATABASES`, for a worker's own connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...store.dialects import POSTGRES, SQLITE
 
 DIALECTS = {"postgresql": POSTGRES, "sqlite": SQLITE}  # by Django's vendor
 
-# Options of Django's backend and of psycopg.connect, which are no parameters of libpq.
+# Options of Django's backend and of psycopg.connect that are not parameters of libpq.
 NOT_LIBPQ = frozenset(
     "assume_role context cursor_factory isolation_level pool prepare_threshold row_factory"
     " server_side_binding".split()
@@ -21,7 +21,7 @@ NOT_LIBPQ = frozenset(
 
 
 def database_url(alias: str) -> str:
-    """The URL of a database of this project, for connections beside Django's."""
+    """The URL of a database of this project, for connections separate from Django's."""
     from django.db import connections
 
     if (reason := refusal(alias)) is not None:
@@ -33,7 +33,7 @@ def database_url(alias: str) -> str:
 
 
 def refusal(alias: str) -> str | None:
-    """Why jobs cannot be kept in this database; None: they can."""
+    """The reason why this database cannot hold jobs; None: it can."""
     from django.db import connections
 
     if alias not in connections.settings:
@@ -43,7 +43,7 @@ def refusal(alias: str) -> str | None:
     if connection.vendor not in DIALECTS:
         engine = connection.settings_dict["ENGINE"]
         return (
-            f"DATABASES[{alias!r}] has the engine {engine}, but jobs are kept in PostgreSQL or"
+            f"DATABASES[{alias!r}] has the engine {engine}, but jobs are stored in PostgreSQL or"
             " SQLite: name another alias in OUTLAST['database']"
         )
     if connection.vendor == "postgresql" and not _has_psycopg3():
@@ -55,7 +55,7 @@ def refusal(alias: str) -> str | None:
 
 
 def locks_file(alias: str) -> bool:
-    """Whether each transaction of this database is the only writer of its file from its start."""
+    """Whether each transaction of this database locks its file for writing from the start."""
     from django.db import connections
 
     connection = connections[alias]
@@ -71,7 +71,7 @@ def _has_psycopg3() -> bool:
 
 
 def address_of(alias: str, schema: str) -> Address:
-    """The address as messages show it; a database in memory has none that a URL could name."""
+    """The address for messages; a database in memory has no URL."""
     from django.db import connections
 
     if alias not in connections.settings:
@@ -87,7 +87,7 @@ def _sqlite_url(alias: str, name: object) -> str:
     text = str(name)
     if not text or ":memory:" in text or text.startswith("file:"):
         raise Unsupported(
-            reason=f"DATABASES[{alias!r}] is no file ({text or 'it has no NAME'}), so a worker"
+            reason=f"DATABASES[{alias!r}] is not a file ({text or 'it has no NAME'}), so a worker"
             " cannot open it: give it a path; in tests, use OutlastTestCase and self.drain()"
         )
     return "sqlite:///" + quote(str(Path(text).absolute()))

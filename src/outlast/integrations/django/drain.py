@@ -1,6 +1,6 @@
-"""Run jobs in the calling thread, one after the other, on the connection of the caller.
+"""Inline drain: runs jobs in the calling thread, one after the other, on the caller's connection.
 
-The operations and the decisions are a worker's: claim, run, decide, finish.
+The operations and the decisions are those of a worker: claim, run, decide, finish.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class InlineDrain:
 
     def run(self, *, scheduled: bool, limit: int) -> list[Job]:
         self._app._declare_queues()  # as a worker does when it starts
-        ran: dict[str, None] = {}  # a job that is retried ran once more, and is one job
+        ran: dict[str, None] = {}  # a retried job counts once
         for _ in range(limit):
             if (taken := self._next(scheduled)) is None:
                 return [self._app.job(id) for id in ran]
@@ -81,8 +81,8 @@ class InlineDrain:
 
 @contextmanager
 def usable_transaction(alias: str) -> Iterator[None]:
-    """An error of the database inside breaks the test's transaction: undo the attempt's writes
-    then, so that its outcome can be stored."""
+    """After a database error, which aborts the test's transaction, undo the attempt's writes, so
+    that its outcome can be stored."""
     from django.db import connections
 
     connection = connections[alias]
@@ -95,7 +95,7 @@ def usable_transaction(alias: str) -> Iterator[None]:
 
 
 def _is_aborted(connection: Any) -> bool:
-    """Whether PostgreSQL refuses everything but a rollback."""
+    """Whether PostgreSQL accepts only a rollback."""
     if connection.vendor != "postgresql" or connection.connection is None:
         return False
     from psycopg.pq import TransactionStatus
@@ -104,7 +104,7 @@ def _is_aborted(connection: Any) -> bool:
 
 
 class ExecutionHere(Execution):
-    """One attempt, in this thread. The item of a batch task is a batch of one."""
+    """An attempt in this thread. An item of a batch task is a batch of one."""
 
     def run(self) -> AttemptEnd:
         try:

@@ -1,4 +1,4 @@
-"""Models without tables of their own: they give the admin's pages names and permissions.
+"""Models without tables, which provide names and permissions for the admin's pages.
 
 Jobs are read and changed through `ol`, never through the ORM.
 """

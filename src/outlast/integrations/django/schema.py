@@ -1,4 +1,4 @@
-"""Outlast's tables in a migration of Django's."""
+"""Outlast's tables in a Django migration."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .store import DjangoStore
 
 
 def create_tables(apps: object, schema_editor: Any) -> None:
-    """Bring the tables up to this release, in the migration's transaction. Nothing happens on
-    another database than the one of the jobs, nor where the tables are up to date."""
+    """Migrate the tables to this release, in the migration's transaction. Does nothing on databases
+    other than the one of the jobs, or if the tables are up to date."""
     conf = read_settings()
     if schema_editor.connection.alias == conf.alias:
         DjangoStore(conf.alias, conf.schema, conf.store_settings).migrate()

@@ -1,7 +1,7 @@
-"""Django's connections around each run of a handler: nothing stale before it, nothing left after.
+"""Stale connections: close Django's unusable connections before and after each run of a handler.
 
-A worker has no requests, so Django's own clean-up at their start and end never happens: each thread
-would keep its connection open for ever, and fail for ever once that was cut.
+A worker has no requests, so Django's clean-up at their start and end never runs: each thread would
+keep its connection open for ever, and fail for ever once the connection was cut.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Handler = Callable[..., Any]
 
 
 def with_fresh_connections(function: Handler) -> Handler:
-    """The function as a worker calls it."""
+    """Wrap a handler for a worker."""
     if inspect.iscoroutinefunction(function):
         return _async_handler(function)
 
@@ -38,7 +38,8 @@ def with_fresh_connections(function: Handler) -> Handler:
 
 
 def _async_handler(function: Handler) -> Handler:
-    """Async handlers reach the database in asgiref's thread: only if they ever do, go there."""
+    """Wrap an async handler. It uses the database in asgiref's thread: switch there only if it
+    has."""
     from asgiref.sync import sync_to_async
 
     @wraps(function)
@@ -54,7 +55,7 @@ def _async_handler(function: Handler) -> Handler:
     return arun
 
 
-_used_elsewhere = threading.Event()  # a connection was opened outside of the handlers' threads
+_used_elsewhere = threading.Event()  # set once a connection was opened outside of handler threads
 
 
 def on_connection_created(**_: object) -> None:
@@ -64,8 +65,8 @@ def on_connection_created(**_: object) -> None:
 
 
 def close_stale() -> None:
-    """Close this thread's connections that are too old or broken. Never raises: it must not change
-    how a job ends."""
+    """Close this thread's connections that are too old or broken. Never raises, so that it does not
+    change the outcome of a job."""
     from django.db import connections, reset_queries
 
     try:
@@ -79,8 +80,8 @@ def close_stale() -> None:
 
 
 def _may_be_cut(connection: Any) -> bool:
-    """Whether the server has sent something to an idle connection, such as its end. Asks the
-    operating system alone: a query for each job would be dear."""
+    """Whether the server has sent data to an idle connection, such as its end. Checks only the
+    socket: a query for each job would be expensive."""
     raw = connection.connection
     if raw is None or connection.in_atomic_block or not hasattr(raw, "fileno"):
         return False

@@ -1,6 +1,6 @@
-"""A store on Django's own connection: no connection beside it, and always its transaction.
+"""A store on Django's own connection, always in its transaction.
 
-Web processes, commands and tests work on it. A worker has a store with connections of its own.
+Web processes, commands and tests use it. A worker has a store with connections of its own.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class DjangoStore(Store):
         check_schema(schema)
         self.alias = alias
         self._schema = schema
-        self._refusal = refusal(alias)  # reported by a system check, and at the first use
+        self._refusal = refusal(alias)  # reported by a system check, and on first use
         super().__init__(self.address, settings)
 
     @property
     def address(self) -> Address:
-        """Tests exchange the name of the database, so it is read each time."""
+        """The address, read each time: tests change the name of the database."""
         return address_of(self.alias, self._schema)
 
     @address.setter
@@ -77,7 +77,7 @@ class DjangoStore(Store):
         await self.aready(create)
 
     def retrying(self, attempt: Callable[[], T]) -> T:
-        """Once: whether a failed transaction is repeated is its owner's decision."""
+        """Run the attempt once: the owner of a failed transaction decides whether to repeat it."""
         return attempt()
 
     # Tables
@@ -95,7 +95,7 @@ class DjangoStore(Store):
         schema.check(found)
 
     def migrate(self) -> list[int]:
-        """In one transaction, or in the caller's: a migration of Django's."""
+        """Migrate in one transaction, or in that of a Django migration."""
         if self._refusal is not None:
             raise Unsupported(reason=self._refusal)
         known = schema.migrations(self.address.dialect, self._schema)
@@ -175,7 +175,7 @@ class DjangoStore(Store):
         await asyncio.Event().wait()  # the caller polls
 
     def confirm_dead(self, workers: Sequence[str]) -> list[str]:
-        return []  # unknown from here; leases tell
+        return []  # unknown here; leases show deaths
 
     def confirm_locked(self, workers: Sequence[str]) -> list[str]:
         return []
@@ -187,14 +187,15 @@ class DjangoStore(Store):
         raise Unsupported(reason="a worker cannot run on Django's connection: use ol.worker(…)")
 
     def close(self) -> None:
-        """Django closes its connections."""
+        """Nothing to do: Django closes its connections."""
 
     async def aclose(self) -> None:
         self.close()
 
 
 async def in_connection_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call from async code in the thread whose connection the surrounding sync code uses."""
+    """Call a function from async code, in the thread whose connection the surrounding sync code
+    uses."""
     from asgiref.sync import sync_to_async
 
     return await sync_to_async(call)(*args, **kwargs)

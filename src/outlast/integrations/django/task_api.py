@@ -1,4 +1,4 @@
-"""Django's tasks: `django.tasks` of Django 6, else the package `django-tasks`, its backport."""
+"""Django's task API: `django.tasks` of Django 6, else its backport, the package `django-tasks`."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ __all__ = [
 
 
 def assign(result: object, **values: object) -> None:
-    """Change a result in place. It is frozen for callers; backends are meant to do it so."""
+    """Change a result in place: it is frozen for callers, but not for backends."""
     for name, value in values.items():
         object.__setattr__(result, name, value)

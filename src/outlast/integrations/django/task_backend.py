@@ -2,8 +2,8 @@
 
     TASKS = {"default": {"BACKEND": "outlast.integrations.django.TaskBackend"}}
 
-A task is registered where its code is: by its decorator, or by the autodiscovery of `tasks.py`. The
-name in a job's row is looked up among those, and never imported.
+A task is registered where its code is loaded: by its decorator, or by the autodiscovery of
+`tasks.py`. The name in a job's row is looked up among these, and never imported.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from .task_api import (
 from .task_handler import task_handler
 from .task_results import new_result, stored_result
 
-# Django's contract has no retries: a task that raised has failed. (A lost worker is no failure.)
+# Django's contract has no retries: a task that raised has failed. (A lost worker is not a failure.)
 DEFAULTS = {"max_attempts": 1}
 
-_known: dict[str, object] = {}  # Django's tasks that code has declared in this process, by path
+_known: dict[str, object] = {}  # Django tasks declared in this process, by path
 
 
 class TaskBackend(BaseTaskBackend):  # type: ignore[misc]
@@ -83,8 +83,7 @@ class TaskBackend(BaseTaskBackend):  # type: ignore[misc]
         task = _known.get(job.task)
         if task is None:
             raise TaskResultDoesNotExist(
-                f"{result_id}: its task {job.task!r} is declared in no module that this process has"
-                " imported"
+                f"{result_id}: its task {job.task!r} is declared in no loaded module imported"
             )
         attempts, _ = self.app.history(job.id)
         return stored_result(self._as_enqueued(task, job), self.alias, job, attempts)
@@ -110,7 +109,7 @@ class TaskBackend(BaseTaskBackend):  # type: ignore[misc]
 
 
 def register(app: DjangoOutlast, task: Any) -> TaskDefinition:
-    """The definition of one of Django's tasks, under its path."""
+    """Register a Django task under its path; returns its definition."""
     _known.setdefault(task.module_path, task)
     if (known := app.registry.get(task.module_path)) is not None:
         return known
@@ -127,8 +126,8 @@ def register(app: DjangoOutlast, task: Any) -> TaskDefinition:
 
 
 def register_known(app: DjangoOutlast, modules: Iterable[ModuleType]) -> None:
-    """Register the tasks that were declared for this backend, and all tasks of these modules: they
-    may be enqueued here by `task.using(backend=…)`."""
+    """Register the tasks that were declared for this backend, and all tasks of these modules, which
+    `task.using(backend=…)` may enqueue here."""
     for module in modules:
         for value in vars(module).values():
             if isinstance(value, Task):

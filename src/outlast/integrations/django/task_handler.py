@@ -1,4 +1,4 @@
-"""The handler of a job that is one of Django's tasks: calls it, and sends Django's signals."""
+"""The handler of Django tasks: calls the task, and sends Django's signals."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ log = logging.getLogger("outlast.django")
 
 
 def task_handler(app: DjangoOutlast, task: Any, sender: type) -> Callable[..., Any]:
-    """A handler for the jobs of this task. Its signals are sent before the outcome is stored: an
-    attempt whose worker is lost then is repeated, and so are they."""
+    """A handler for the jobs of this task. Signals are sent before the outcome is stored: if the
+    worker is lost in between, the attempt and its signals are repeated."""
 
     def run(args: list[Any], kwargs: dict[str, Any], ctx: Context) -> Any:
         before = app.history(ctx.job.id)[0] if ctx.attempt > 1 else []
@@ -56,7 +56,7 @@ def task_handler(app: DjangoOutlast, task: Any, sender: type) -> Callable[..., A
 
 
 def _send(signal: Any, sender: type, result: Any) -> None:
-    """A receiver that raises changes no outcome; Django logs it."""
+    """Send a signal. A receiver that raises changes no outcome; Django logs its error."""
     try:
         signal.send_robust(sender, task_result=result)
     except Exception:  # Django may fail to log it
@@ -71,7 +71,7 @@ async def _asend(signal: Any, sender: type, result: Any) -> None:
 
 
 class TaskAttempt:
-    """One attempt, as Django's signals and its context tell of it."""
+    """An attempt, for Django's signals and task context."""
 
     def __init__(self, task: Any, ctx: Context, before: list[Attempt]) -> None:
         self._task = task
@@ -79,7 +79,7 @@ class TaskAttempt:
         self.result = stored_result(task, task.backend, ctx.job, before)
 
     def context(self) -> tuple[Any, ...]:
-        """The task's first argument, if it takes its context."""
+        """The context as the task's first argument, if it takes one."""
         return (TaskContext(task_result=self.result),) if self._task.takes_context else ()
 
     def succeeded(self, value: object) -> Any:
@@ -101,7 +101,7 @@ class TaskAttempt:
         if isinstance(error, RetryLater | NotAttempted | DependencyDown):
             return False
         if self._ctx.cancelled.is_set():
-            return False  # stopped from outside: the worker decides how it ends
+            return False  # stopped from outside: the worker decides the outcome
         job = self._ctx.job
         return isinstance(error, Permanent) or job.failures + 1 >= (job.max_attempts or 1)
 

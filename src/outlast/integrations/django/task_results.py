@@ -15,14 +15,14 @@ from ...model.lifecycle import Outcome, State
 from ...ops.report import Attempt
 from .task_api import TaskError, TaskResult, TaskResultStatus, assign
 
-UNSPENT = {Outcome.RELEASED, Outcome.POSTPONED}  # the task was not tried, or asked for later
-NO_EXCEPTION = "outlast.JobFailed"  # where the handler raised none: a lost worker, a cancel
+UNSPENT = {Outcome.RELEASED, Outcome.POSTPONED}  # the task did not run, or postponed itself
+NO_EXCEPTION = "outlast.JobFailed"  # without an exception of the handler: a lost worker, a cancel
 
 
 def new_result(
     task: object, backend: str, args: Iterable[object], kwargs: Mapping[str, object]
 ) -> Any:
-    """A result before its job is there. Arguments that are no JSON are refused with TypeError."""
+    """A result before its job exists. Raises TypeError for arguments that are not JSON."""
     return TaskResult(
         task=task,
         id="",
@@ -40,7 +40,7 @@ def new_result(
 
 
 def stored_result(task: Any, backend: str, job: Job, attempts: Sequence[Attempt]) -> Any:
-    """The result of a job, with the attempts that did not succeed at once."""
+    """The result of a job, with its unsuccessful attempts."""
     arguments = job.args if isinstance(job.args, dict) else {}
     result = new_result(task, backend, arguments.get("args", ()), arguments.get("kwargs", {}))
     spent = [one for one in attempts if one.outcome not in UNSPENT]
@@ -95,7 +95,7 @@ def _error(error: Mapping[str, object]) -> object:
 
 
 def _moment(moment: datetime | None) -> datetime | None:
-    """As Django has times: aware, or with USE_TZ = False in its own time zone."""
+    """A time in Django's form: aware, or naive in its time zone with USE_TZ = False."""
     if moment is None or settings.USE_TZ:
         return moment
     naive: datetime = timezone.make_naive(moment)

@@ -1,4 +1,4 @@
-"""`OutlastTestCase`: jobs in the test's own transaction, run there by `self.drain()`.
+"""`OutlastTestCase`: jobs are stored in the test's own transaction, and run by `self.drain()`.
 
 class SignUp(OutlastTestCase):
     def test_a_new_user_gets_a_mail(self):
@@ -19,8 +19,8 @@ from .store import DjangoStore
 
 
 class OutlastTestCase(TestCase):  # type: ignore[misc]
-    """A `TestCase` in which Outlast works on the test's connection, whatever `ambient` says: jobs
-    vanish with the test's transaction, and no other connection is opened."""
+    """A `TestCase` in which Outlast uses the test's connection, regardless of `ambient`: jobs are
+    rolled back with the test's transaction, and no other connection is opened."""
 
     ol: DjangoOutlast
 
@@ -39,7 +39,7 @@ class OutlastTestCase(TestCase):  # type: ignore[misc]
         return self.ol.jobs(task=task, state=state)
 
     def drain(self, *, scheduled: bool = False, limit: int = 1000) -> list[Job]:
-        """Run the jobs that are ready, and those that they enqueue, one after the other in this
-        thread and transaction; the jobs that ran, as they ended. With `scheduled`, jobs with a
-        later start (a delay, a retry) run at once. A test whose jobs never end fails at `limit`."""
+        """Run the ready jobs and the jobs that they enqueue, one after the other in this thread and
+        transaction; returns the ended jobs. With `scheduled`, jobs with a later start (a delay, a
+        retry) run at once. A test whose jobs never end fails at `limit`."""
         return InlineDrain(self.ol).run(scheduled=scheduled, limit=limit)

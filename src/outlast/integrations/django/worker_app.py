@@ -1,7 +1,7 @@
-"""The app of a worker process: sets Django up, then has `ol`.
+"""The app of a worker process: sets up Django, then provides `ol`.
 
-`manage.py outlast worker` runs it; so does `outlast worker outlast.integrations.django.worker_app`
-with $DJANGO_SETTINGS_MODULE.
+It is run by `manage.py outlast worker`, or with $DJANGO_SETTINGS_MODULE by
+`outlast worker outlast.integrations.django.worker_app`.
 """
 
 from __future__ import annotations

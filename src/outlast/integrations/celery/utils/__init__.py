@@ -1,1 +1,1 @@
-"""`celery.utils`, as far as tasks use it."""
+"""The parts of `celery.utils` that tasks use."""

@@ -101,7 +101,7 @@ class Backend(OutlastTestCase):
         result = tasks.acount.enqueue(1)
         with (
             mock.patch.dict(_known),
-            self.assertRaisesMessage(TaskResultDoesNotExist, "is declared in no module"),
+            self.assertRaisesMessage(TaskResultDoesNotExist, "is declared in no loaded module"),
         ):
             del _known["shop.tasks.acount"]
             tasks.acount.get_result(result.id)

@@ -14,7 +14,7 @@ class Command(BaseCommand):  # type: ignore[misc]
     help = "Run the command line of Outlast on this project's database; see `outlast --help`."
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """All that follows is for Outlast, `--help` too."""
+        """Pass all further arguments to Outlast, including `--help`."""
         self.check()
         run(argv[2:])
 
