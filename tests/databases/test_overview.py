@@ -122,7 +122,7 @@ def test_a_stranger_learns_no_names(databases: Databases) -> None:
         sent = browser.get("/?database=eu")
         assert (sent.status_code, sent.headers["location"]) == (303, "/eu/login")
         programs = browser.get("/", headers={"authorization": f"Bearer {own}"})
-        assert programs.status_code == 401 and "programs ask each database" in programs.text
+        assert programs.status_code == 401 and "programs use /NAME" in programs.text
         log_in(browser, "eu", own)
         text = words(browser)
         assert "eu reachable" in text and "us" not in text.split()

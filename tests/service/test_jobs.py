@@ -323,7 +323,7 @@ def test_a_tenant_s_token_names_no_other_tenant_s_lane(served: Served, ol: Outla
         named = body | {"lane": lane}
         for path, sent in ((JOBS, named), (f"{JOBS}/batch", {"jobs": [body, named]})):
             refused = served.post(path, acme, json=sent)
-            assert refused.status_code == 403 and "leave out the lane" in refused.text
+            assert refused.status_code == 403 and "omit the lane" in refused.text
     assert ol.jobs() == []
     for token, queue, lane in (
         (acme, "fair", "acme"),

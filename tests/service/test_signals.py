@@ -97,7 +97,7 @@ def test_a_link_sends_its_signal_once_and_a_get_sends_nothing(
     assert done.status_code == 200 and "was sent" in done.text
     for method in ("POST", "GET"):
         again = served.call(method, link.path)
-        assert again.status_code == 410 and "used already" in again.text
+        assert again.status_code == 410 and "has been used" in again.text
     assert sent(ol, job.id) == [("plain", f"link {link.id}", f"link {link.id}")]
     assert [one.state for one in ol.signal_links(job)] == ["used"]
     _, told = ol.history(job.id)

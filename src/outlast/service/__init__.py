@@ -6,11 +6,11 @@
 
 In reading order, by what happens to a request:
 
-    route          what a route is;  route_table  every path, its scope, its models
-    app            the ASGI app made from the table;  databases  those of several databases
+    route          a line of the route table;  route_table  every path, its scope, its models
+    app            the ASGI app built from the table;  databases  one app for several databases
     security       headers of every response; refused hosts and origins
-    auth/          who calls: a token, a browser's session, a local caller; throttle, revocation
-    request        what an endpoint gets: service, caller, body
+    auth/          callers: a token, a browser's session, a local caller; throttle, revocation
+    request        the context of an endpoint: service, caller, body
     api/           the endpoints;  health  metrics and health checks
     job_counts     counts of all jobs, cached
     streaming      server-sent events and JSON lines
@@ -18,7 +18,7 @@ In reading order, by what happens to a request:
     dequeue/       streams and reports of remote workers
     dashboard/     pages
     problems       errors as application/problem+json
-    openapi        the description, made from the table
+    openapi        the description, generated from the table
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ class ServiceApp:
 
 
 class Dispatch:
-    """One path: finds the route by the method, and authorizes the caller. An ASGI app, so that
-    Starlette leaves all methods to us."""
+    """The endpoint of one path: finds the route by the method, and authorizes the caller. It is an
+    ASGI app, so that Starlette does not restrict the methods."""
 
     def __init__(self, service: Service, by_method: dict[str, Route]) -> None:
         self._service = service
@@ -143,7 +143,7 @@ def _by_path(routes: Sequence[Route]) -> dict[str, dict[str, Route]]:
 async def error_response(
     service: Service, request: Request, error: Exception, route: Route | None = None
 ) -> Response:
-    """Errors: as a page for browsers, as problem+json for programs."""
+    """The response to an error: a page for browsers, problem+json for programs."""
     problem = problems.problem_response(error)
     if not wants_page(request, route):
         return problem

@@ -1,8 +1,8 @@
 """Background parts of the service: wait for the database, run each part, restart one that fails.
 
 All parts share one wait for the database, with backoff, and one log of its outages: a line when it
-goes away, and one when it answers again. A database that waiting cannot help (wrong encoding, other
-tables, damaged) is reported to the server, which ends; a mounted app keeps trying.
+becomes unavailable, and one when it responds again. A permanent error (wrong encoding, other
+tables, damage) is reported to the server, which exits; a mounted app keeps trying.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..worker.outage_log import OutageLog
 
 log = logging.getLogger("outlast.service")
 
-MAX_BACKOFF_S = 10.0  # requests are served as soon as the database is back; parts soon after
+MAX_BACKOFF_S = 10.0  # of parts; requests are served as soon as the database is available
 SETTLED_S = 30.0  # a part that has run this long has recovered from its last failure
 
 
@@ -45,7 +45,8 @@ class PartRunner:
         return [ready, *(asyncio.create_task(self._run(part, ready)) for part in self.parts)]
 
     async def _wait_for_database(self) -> None:
-        """A service creates the tables, as a worker does: it accepts jobs."""
+        """Wait for the database, and create the tables, as a worker does: the service accepts
+        jobs."""
         backoff = Backoff(cap=MAX_BACKOFF_S)
         while True:
             try:
@@ -88,5 +89,5 @@ class PartRunner:
 
 def _note_settled(name: str, backoff: Backoff) -> None:
     if backoff.failures:
-        log.info("the part %r of the service works again", name)
+        log.info("the part %r of the service has recovered", name)
     backoff.succeeded()

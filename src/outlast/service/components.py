@@ -1,4 +1,4 @@
-"""Parts that all requests share: the job system, the settings, the background parts."""
+"""The service's components, shared by all requests: the job system, settings, background parts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Service:
         self.queue_bounds = QueueBounds(self.ol._arefresh_bounds)
         self.waiters = Slots(RESULT_WAITERS, settings)
         self.worker_streams = Slots(WORKER_STREAMS, settings)
-        self.slow_store = ol.store.clone(1)  # for slow statements: nothing else waits for it
+        self.slow_store = ol.store.clone(1)  # for slow statements, which delay nothing else here
         self.gauges = Gauges()  # metrics of the service's parts: see metrics.catalogue
         self.metrics_routes = MetricsRoutes(ServiceTarget(self.gauges), ol.store, self.slow_store)
         self.broadcaster = Broadcaster(ol.store, settings)
@@ -91,13 +91,13 @@ class Service:
         return bool(self._tasks)
 
     def start(self) -> None:
-        """Idempotent. Tasks of an ended event loop are gone with it."""
+        """Start the parts; idempotent. Tasks of an ended event loop are started again."""
         loop = asyncio.get_running_loop()
         if not self._tasks or self._tasks[0].get_loop() is not loop:
             self._tasks = self.runner.start()
 
     def close_streams(self) -> None:
-        """Shutdown: streams end cleanly before the server waits for connections to close."""
+        """At shutdown, end streams cleanly before the server waits for connections to close."""
         self.broadcaster.close()
         self.dispatcher.end_streams()
 

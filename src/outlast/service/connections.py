@@ -1,14 +1,15 @@
-"""Open connections: fewer than the limit of open files allows, none of them pending for long.
+"""Registry of open connections: keeps their number below the limit of open files, and closes those
+that are pending for long.
 
-A connection is *pending* while the client owes the server something: the head of a request, the
-rest of a body, or reading a response. Pending connections cost only a file descriptor, and any
-client can open them without a token. So when a new connection finds no room, pending ones are
-closed for it; connections that are being served stay.
+A connection is *pending* while the server waits for the client: for the head of a request, the rest
+of a body, or for reading a response. Any client can open pending connections without a token. When
+the limit is reached, pending connections are closed for new ones; connections that are being served
+stay.
 
     new ──▶ pending ── whole request ──▶ served ── response sent ──▶ pending (keep-alive) ──▶ …
                │                            │
-               ├── header_timeout: closed   └── streams stay here, however long they last
-               └── no room: closed, first where one address has most
+               ├── header_timeout: closed   └── streams stay here for their whole life
+               └── limit reached: closed, first those of the address with most
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SWEEP_INTERVAL_S = 1.0
 LOG_INTERVAL_S = 60.0
 MAX_STALL_S = 120.0  # without progress of a pending write
 EVICTED_SHARE = 0.05  # of all connections, closed at once: a flood costs few searches
-# Files that are no connections: databases, listening sockets, pipes, sockets that are accepted and
+# Files other than connections: databases, listening sockets, pipes, sockets that are accepted but
 # not counted yet.
 RESERVED_FILES = 128
 MIN_CONNECTIONS = 16
@@ -43,7 +44,7 @@ class Connection(Protocol):
 
     @property
     def pending_since(self) -> float | None:
-        """Since when (monotonic) it is pending; None: it is being served."""
+        """The monotonic time since which it is pending; None: it is being served."""
 
     @property
     def allowed_s(self) -> float:
@@ -53,11 +54,11 @@ class Connection(Protocol):
         """Note the progress of pending writes."""
 
     def cut(self) -> None:
-        """Close it at once, without sending the rest."""
+        """Close the connection at once, without sending buffered data."""
 
 
 def connection_limit(settings: ServiceSettings) -> int:
-    """The configured number, or what the limit of open files allows."""
+    """The configured number, reduced to what the limit of open files allows."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY:
         return settings.max_connections or 100_000
@@ -83,7 +84,7 @@ class Connections:
         return len(self._open)
 
     def add(self, connection: Connection) -> bool:
-        """Whether there is room for it, possibly after closing others."""
+        """Add a connection; returns whether there is room, possibly after closing others."""
         if len(self._open) >= self.limit:
             victims = self._victims(max(1, int(self.limit * EVICTED_SHARE)))
             self._cut(victims, "pending closed for others")
@@ -99,7 +100,7 @@ class Connections:
         self._open.discard(connection)
 
     def sweep(self) -> None:
-        """One pass: close connections that are pending for too long."""
+        """Close connections that have been pending for too long."""
         now, overdue = time.monotonic(), list[Connection]()
         for connection in self._open:
             connection.note_progress()
@@ -118,7 +119,7 @@ class Connections:
         self._sweeping = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._swept)
 
     def _swept(self) -> None:
-        """After the event loop was blocked, requests may have arrived that are unread."""
+        """Sweep, unless the event loop was blocked: then unread requests may have arrived."""
         self._sweeping = None
         if time.monotonic() - self._due < SWEEP_INTERVAL_S:
             self.sweep()
@@ -126,8 +127,8 @@ class Connections:
             self._sweep_later()
 
     def _victims(self, number: int) -> list[Connection]:
-        """Pending connections to close: first those with the most newer pending ones from the same
-        address, so that a client with many loses its own; then the oldest."""
+        """Pending connections to close, first those with the most newer pending connections from
+        the same address, so that a client with many loses its own; then the oldest."""
         by_address: dict[str, list[tuple[float, Connection]]] = defaultdict(list)
         for connection in self._open:
             if (since := connection.pending_since) is not None:
@@ -146,7 +147,7 @@ class Connections:
             self._note(reason)
 
     def _note(self, reason: str) -> None:
-        """Count it, and log it periodically: a flood of connections is no flood of log lines."""
+        """Count closed connections, and log the counts periodically, one line for a flood."""
         self._closed[reason] += 1
         if reason == "closed as overdue" or time.monotonic() - self._logged_at < LOG_INTERVAL_S:
             return

@@ -1,8 +1,8 @@
 """The services of several databases in one app: each under its name, and one page over all.
 
-/            every database with its counts, or since when it is unreachable
+/            every database with its counts, or the time since it is unreachable
 /NAME/…      the service of that database, with its own tokens and sessions
-/livez       whether this process is alive, whatever the databases are
+/livez       whether this process is alive, regardless of the databases
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def services(databases: Databases, settings: ServiceSettings | None = None) -> D
 
 class DatabasesApp:
     """The app that `services` returns; `by_name` has the app of each database. Its `lifespan` is
-    as that of a `ServiceApp`."""
+    like that of a `ServiceApp`."""
 
     def __init__(self, by_name: Mapping[str, ServiceApp]) -> None:
         self.by_name = by_name
@@ -74,7 +74,7 @@ class DatabasesApp:
         return [app.service for app in self.by_name.values()]
 
     def close_streams(self) -> None:
-        """Shutdown: end the streams of all services in order."""
+        """At shutdown, end the streams of all services."""
         for one in self.parts:
             one.close_streams()
 
@@ -83,7 +83,7 @@ class DatabasesApp:
             login = Links.of(request)("/", request.query_params["database"], "login")
             return RedirectResponse(login, 303)
         if "authorization" in request.headers:
-            detail = "this page is for browsers: programs ask each database, /NAME/api/v1/counts"
+            detail = "this page is for browsers: programs use /NAME/api/v1/counts of each database"
             return problem_response(Unauthorised(detail))
         self._start()
         found = await asyncio.gather(*(self._status(name, request) for name in self.by_name))
@@ -94,11 +94,11 @@ class DatabasesApp:
         if since is not None:
             return DatabaseStatus(name, unreachable_since=since)
         prefix = f"{request.scope.get('root_path', '')}/{name}"
-        asked = Request({**request.scope, "root_path": prefix})  # with the cookies of that mount
-        return await DatabaseStatus.read(name, self.by_name[name].service, asked)
+        mounted = Request({**request.scope, "root_path": prefix})  # with the cookies of that mount
+        return await DatabaseStatus.read(name, self.by_name[name].service, mounted)
 
     def _start(self) -> None:
-        """Idempotent, as `Service.start`."""
+        """Start the services; idempotent, like `Service.start`."""
         loop = asyncio.get_running_loop()
         if self._checks and self._checks[0].get_loop() is loop:
             return

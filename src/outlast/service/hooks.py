@@ -1,8 +1,8 @@
-"""Webhooks that become jobs: one part for all sources of the app that are `Http`.
+"""Hooks: webhooks that become jobs, for all `Http` sources of the app.
 
-Anybody may send a request. So its headers are refused before its body is read, the bodies that are
-being read have a limit together, and wrong signatures are throttled by address. A right one always
-passes: it cannot be guessed, and must not wait behind others' mistakes.
+Any client may send a request. So invalid headers are refused before the body is read, all bodies in
+transit share a limit, and wrong signatures are throttled by address. A valid signature always
+passes: it cannot be guessed, and must not be delayed by wrong ones.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ LOG_INTERVAL_S = 60.0
 
 
 class SignatureRefused(Forbidden):
-    """Its sender does not know the secret, or it is a replay."""
+    """A request whose sender does not know the secret, or a replay."""
 
 
 class Hooks:
-    """Receives webhooks, and reports how many."""
+    """Receives webhooks, and reports their number."""
 
     def __init__(self, ol: Outlast, settings: ServiceSettings) -> None:
         self._ol = ol
@@ -72,14 +72,14 @@ class Hooks:
                 stored = await hook.store(message, made)
         except WebhookRefused as refused:
             raise self._refusal(name, request, refused) from None
-        except InvalidOption as error:  # ours, not the sender's
+        except InvalidOption as error:  # a mistake of this service's setup, not of the sender
             log.error("hook %s: %s", name, error)
             raise Unavailable("this hook is not set up: see the server's log") from None
         if not stored:
             raise Throttled(FULL_RETRY_S, "too many messages are waiting to be processed")
 
     async def run(self) -> None:
-        """Report now and then what was received, and at the end."""
+        """Report received messages periodically, and at the end."""
         idle_at = 0.0
         try:
             while True:
@@ -97,7 +97,7 @@ class Hooks:
                 await hook.report()
 
     def _declared(self) -> list[Hook]:
-        """The hooks of all sources that are webhooks; a source may be declared late."""
+        """The hooks of all webhook sources, including those declared after the start."""
         for name, inbox in self._ol.declared_sources.items():
             if name not in self._hooks and isinstance(inbox.source, Http):
                 self._hooks[name] = Hook(inbox, inbox.source, self._ol._areceive_jobs)

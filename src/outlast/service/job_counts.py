@@ -1,8 +1,8 @@
 """Job counts, cached for all callers.
 
-Counting reads every row, so it is done at most once in `snapshot_every` seconds, and never for more
-than a tenth of the time: a count that took two seconds is fresh for twenty. It has a connection of
-its own, so nothing else waits for it.
+Counting reads every row, so it runs at most once in `snapshot_every` seconds, and for at most a
+tenth of the time: a count that took two seconds is fresh for twenty. It has a connection of its
+own, so that it delays nothing else.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class JobCountsSnapshot(Snapshot):
     kinds: list[KindCount]
 
     def of(self, reach: Access, job_filter: JobQuery = ALL) -> Iterable[KindCount]:
-        """The counts that a caller may see and requests."""
+        """The requested counts that a caller may see."""
         criteria = [
             ("state", job_filter.state),
             ("queue", job_filter.queue),
@@ -60,7 +60,7 @@ class JobCounts:
         return await self.cached.latest()
 
     async def snapshot_if_ready(self) -> JobCountsSnapshot | None:
-        """The same for callers that cannot wait long; None: no count yet."""
+        """The snapshot for callers that cannot wait long; None: no count yet."""
         if self.last is not None:
             return await self.snapshot()
         return await self.cached.latest_within(READY_WAIT_S)

@@ -1,4 +1,4 @@
-"""JSON that any client can parse: stored values may be older than our checks."""
+"""JSON that any client can parse, although old stored values may be invalid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class JsonResponse(Response):
         try:
             text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
             return text.encode()
-        except ValueError:  # NaN is no JSON, and a lone surrogate no UTF-8
+        except ValueError:  # NaN is not JSON, and a lone surrogate is not UTF-8
             return json.dumps(_encodable(content)).encode()
 
 

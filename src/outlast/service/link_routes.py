@@ -1,8 +1,8 @@
 """One-time links: `/signal/…`. The address is the credential, and needs no login.
 
-A GET shows what the link would send, and changes nothing: scanners of mail fetch every address. A
-POST sends the signal, once. Forms of other sites are harmless: they would have to know the address.
-Guesses are refused by their signature, without a query, and throttled.
+A GET only shows the page of the link, because mail scanners fetch every URL. A POST sends the
+signal, once. Forms of other sites are harmless: they do not know the URL. Guesses are refused by
+their signature, without a query, and throttled.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ HEADERS = {"referrer-policy": "no-referrer", "x-robots-tag": "noindex"}
 NO_VALUE = Choice("Send", "null")
 
 REFUSALS = {
-    LinkState.USED: "This link was used already. It works once.",
-    LinkState.ANSWERED: "This question was answered already, by another link.",
+    LinkState.USED: "This link has been used. It works once.",
+    LinkState.ANSWERED: "This question has been answered by another link.",
     LinkState.REVOKED: "This link was revoked.",
     LinkState.EXPIRED: "This link has expired.",
     LinkState.ENDED: "This link came too late: the job has ended.",
@@ -61,7 +61,7 @@ async def use_signal_link(call: RequestContext) -> Response:
 
 
 async def _link(call: RequestContext) -> LinkRecord | Response:
-    """The link of the address, if it is good; else a page that says why it is not."""
+    """The link of a URL, if it is valid; else a page with the reason."""
     secret = call.request.path_params["link"]
     if not is_signed(await call.service.key(KEY_PURPOSE), secret):
         return await _wrong(call)
@@ -73,7 +73,7 @@ async def _link(call: RequestContext) -> LinkRecord | Response:
 
 
 async def _wrong(call: RequestContext) -> Response:
-    """An address that we have not made: a guess, or one that was cut off."""
+    """Refuse a URL with an invalid signature: a guess, or truncated."""
     throttle, address = call.service.wrong_links, address_of(call.request)
     if wait := throttle.wait(address):
         text = "Too many wrong links came from this address. Try again in a moment."
@@ -85,14 +85,14 @@ async def _wrong(call: RequestContext) -> Response:
 
 
 def buttons(link: LinkRecord) -> tuple[Choice, ...]:
-    """The values to choose from; none: a form."""
+    """The values to choose from; empty: a form is shown instead."""
     if link.choices is not None:
         return link.choices
     return (NO_VALUE,) if link.form is None else form_buttons(link.form)
 
 
 def _value(link: LinkRecord, submitted: dict[str, str]) -> str:
-    """The JSON text of the value that was chosen, or filled in."""
+    """The JSON text of the chosen or entered value."""
     return submitted_value(link.name, link.form, buttons(link), submitted)
 
 
@@ -118,7 +118,7 @@ async def _page(call: RequestContext, status: int, **facts: object) -> Response:
 _STATUSES = (400, 404, 410, 413, 422, 429)
 
 ROUTES = (
-    Route("GET", PATH, PUBLIC, signal_link_page, "What a one-time link would send", media=(HTML,),
+    Route("GET", PATH, PUBLIC, signal_link_page, "The page of a one-time link", media=(HTML,),
           statuses=_STATUSES),
     Route("POST", PATH, PUBLIC, use_signal_link, "Send the signal of a one-time link, once",
           media=(HTML,), statuses=_STATUSES),

@@ -1,6 +1,6 @@
 """Parse large bodies in a thread, to keep the event loop responsive.
 
-One thread at a time: several would share the same interpreter lock with the event loop.
+One thread at a time: several would compete with the event loop for the interpreter lock.
 """
 
 from __future__ import annotations

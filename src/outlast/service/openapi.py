@@ -18,7 +18,7 @@ from .request import RequestContext
 from .route import ANY_TOKEN, PUBLIC, Route
 
 SCHEMA_REF = "#/components/schemas/{model}"
-DESCRIBED = ("/api/", "/hooks/")  # for programs; the rest is for people and probes
+DESCRIBED = ("/api/", "/hooks/")  # paths for programs; all others are for browsers and probes
 
 
 async def describe(call: RequestContext) -> dict[str, object]:
@@ -30,7 +30,7 @@ async def describe(call: RequestContext) -> dict[str, object]:
 
 @cache
 def _cached_description() -> dict[str, object]:
-    """Cached: the same for every caller, and generating it blocks the event loop for 50 ms."""
+    """The description, cached: it is the same for every caller, and takes 50 ms to generate."""
     from .route_table import ROUTES as EVERY
 
     return description(EVERY)
@@ -115,8 +115,8 @@ def _failures(route: Route) -> set[int]:
 
 
 def _path(route: Route) -> list[dict[str, object]]:
-    """Parameters in the path: ids, and the name of a hook. (Text that is no id may be another
-    path's word, such as `/jobs/batch`.)"""
+    """Parameters in the path: ids, and the name of a hook. (Other text may be a literal segment of
+    another path, such as `/jobs/batch`.)"""
     id, text = {"type": "string", "format": "uuid"}, {"type": "string", "minLength": 1}
     return [
         {"name": name, "in": "path", "required": True, "schema": text if name == "name" else id}

@@ -1,4 +1,4 @@
-"""Parse requests within limits: body and query, by the route's models."""
+"""Parsing of requests within limits: body and query, validated by the route's models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def media_type_of(request: Request) -> str:
 
 
 async def form_of(request: Request, model: type[M], max_bytes: int) -> M:
-    """A page's form."""
+    """The validated form of a page."""
     return _validated(model, await fields_of(request, max_bytes))
 
 
@@ -61,7 +61,7 @@ def query_of(request: Request, model: type[M]) -> M:
     if len(request.url.query) > MAX_QUERY_LENGTH:
         raise PayloadTooLarge(f"the query is longer than {MAX_QUERY_LENGTH} characters")
     params: dict[str, object] = {}
-    repeated: dict[str, list[str]] = {}  # several boxes of one name
+    repeated: dict[str, list[str]] = {}  # several checkboxes of one name
     repeatable: frozenset[str] = getattr(model, "repeatable", frozenset())
     for name, value in request.query_params.multi_items():
         if name in repeatable:
@@ -78,12 +78,12 @@ def query_of(request: Request, model: type[M]) -> M:
 async def read_body(
     request: Request, max_bytes: int, count: Callable[[int], None] = lambda size: None
 ) -> bytes:
-    """The whole body, but never more than allowed, whatever its declared length. `count` is called
-    with the bytes of each part, and may refuse it."""
+    """The whole body, up to the limit, whatever its declared length. `count` is called with the
+    size of each part, and may refuse it."""
     too_large = PayloadTooLarge(f"the body is larger than {max_bytes:,} bytes")
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced[:20]) > max_bytes:
-        raise too_large  # before it comes
+        raise too_large  # before it is read
     parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):

@@ -1,7 +1,7 @@
 """Errors as application/problem+json: type, title, status, a sentence, and facts.
 
-Never a traceback, a database address or a secret. An unexpected error is a 500 with nothing but the
-id under which the log has the details.
+They contain no traceback, database address or secret. An unexpected error is a 500 with only an
+incident id, under which the log has the details.
 """
 
 from __future__ import annotations

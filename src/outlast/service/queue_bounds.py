@@ -14,7 +14,7 @@ class QueueBounds:
         self._due = 0.0
 
     async def refresh(self) -> None:
-        """Read them again if the last read is old. One request does so; the others do not wait."""
+        """Read the bounds if the last read is old. One request does so, and others do not wait."""
         now = time.monotonic()
         if now < self._due:
             return

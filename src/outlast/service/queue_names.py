@@ -1,10 +1,10 @@
-"""Limit the queue names of one tenant: each costs every worker a little.
+"""Limit of the queue names of one tenant: each name has a cost for every worker.
 
 A name counts while it has unfinished jobs. Usually an enqueue is a dictionary look-up: a recently
 used name is accepted. Counting reads every row, and counts are cached, so an enqueue requests a
-count only if the last one and the names accepted since do not suffice: if the limit would be
-exceeded, or if more than a tenth of the limit is uncounted. So the limit is soft: after a start,
-and with several servers, each may accept a tenth more.
+count only if the limit would be exceeded, by the last count and the names accepted since, or if
+more than a tenth of the limit is uncounted. So the limit is soft: after a start, and with several
+servers, each may accept a tenth more.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .problems import Conflict, Unavailable
 if TYPE_CHECKING:
     from .job_counts import JobCounts, JobCountsSnapshot
 
-RECENT_FOR_S = 60.0  # for which an accepted name is not checked again
+RECENT_FOR_S = 60.0  # until an accepted name is checked again
 MAX_CACHED = 100_000  # names of all tenants
-UNCOUNTED_FRACTION = 10  # one in so many names of the limit is accepted without a count
+UNCOUNTED_FRACTION = 10  # one in 10 names of the limit is accepted without a count
 
 UNFINISHED = frozenset(map(str, (*QUEUED, State.RUNNING)))
 
@@ -41,7 +41,7 @@ class QueueNames:
         self._recent: defaultdict[str, dict[str, float]] = defaultdict(dict)  # by tenant
 
     async def admit(self, jobs: Iterable[NewJob]) -> None:
-        """Refuse jobs whose queues would be too many for their tenant."""
+        """Refuse jobs if their tenant would have too many queues."""
         now = time.monotonic()
         fresh: defaultdict[str, set[str]] = defaultdict(set)
         for job in jobs:
@@ -71,12 +71,12 @@ class QueueNames:
         used = set().union(*self._used(tenant, last))
         if names - used and len(used | names) > self._limit:
             raise TooManyQueues(
-                f"this tenant has unfinished jobs in {len(used):,} queues, and may have them in"
+                f"this tenant has unfinished jobs in {len(used):,} queues, the limit is"
                 f" {self._limit:,} (max_queues): use fewer names, or wait until jobs are finished"
             )
 
     def _used(self, tenant: str, last: JobCountsSnapshot | None) -> tuple[set[str], set[str]]:
-        """The names in a count, and those accepted since, which may not be in it."""
+        """The names in a count, and the names accepted since."""
         recent = self._recent[tenant]
         if last is None:
             return set(), set(recent)

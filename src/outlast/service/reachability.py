@@ -1,4 +1,4 @@
-"""Reachability: whether a database answers, and since when it has not."""
+"""Reachability: whether a database responds, and since when it has not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..store import Store
 log = logging.getLogger("outlast.service")
 
 CHECK_INTERVAL_S = 1.0
-CHECK_TIMEOUT_S = 2.0  # for one check: a database that is frozen does not refuse
+CHECK_TIMEOUT_S = 2.0  # for one check: a frozen database does not refuse connections
 
 
 class Reachability:
@@ -26,12 +26,13 @@ class Reachability:
         self._since: float | None = None
 
     async def unreachable_since(self) -> float | None:
-        """Seconds since the epoch; None: it answers. The first caller waits for the first check."""
+        """Seconds since the epoch; None: it responds. The first caller waits for the first
+        check."""
         await self._checked.wait()
         return self._since
 
     async def run(self) -> None:
-        """Check for ever. A check that is late goes on, and no other one begins meanwhile."""
+        """Check for ever. A late check continues, and no other one begins meanwhile."""
         check: asyncio.Task[None] | None = None
         try:
             while True:
@@ -42,7 +43,7 @@ class Reachability:
                     check = None
                     await asyncio.sleep(CHECK_INTERVAL_S)
                 else:
-                    self._note(TimeoutError(f"no answer within {CHECK_TIMEOUT_S:g} s"))
+                    self._note(TimeoutError(f"no response within {CHECK_TIMEOUT_S:g} s"))
         finally:
             if check is not None:
                 check.cancel()
@@ -57,7 +58,7 @@ class Reachability:
         self._checked.set()
         if error is None and self._since is not None:
             away = format_duration(time.time() - self._since)
-            log.warning("the database %s answers again, after %s", self._name, away)
+            log.warning("the database %s responds again, after %s", self._name, away)
             self._since = None
         elif error is not None and self._since is None:
             self._since = time.time()

@@ -58,8 +58,8 @@ class RequestContext:
 
     @asynccontextmanager
     async def while_allowed(self) -> AsyncIterator[asyncio.Event]:
-        """For streams: an event that is set within a few seconds of the token being revoked or
-        expired. Wait for it beside whatever else you wait for, and end the stream.
+        """For streams: an event that is set within a few seconds after the token was revoked or
+        expired. Wait for it as well, and end the stream.
 
             async with call.while_allowed() as over:
                 while not over.is_set(): …

@@ -1,4 +1,4 @@
-"""A route: a line of the table that routing, authorization, OpenAPI and tests are built from."""
+"""A route: a line of the table that defines routing, authorization, OpenAPI and tests."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ EndpointFunction = Callable[["RequestContext"], Awaitable[EndpointResult]]
 
 @dataclass(frozen=True)
 class Route:
-    """`path` is as Starlette and OpenAPI write it: `/api/v1/jobs/{id}`. What an endpoint returns
-    that is no Response is sent as JSON with `status`; None as 204.
+    """A route. `path` has the form of Starlette and OpenAPI: `/api/v1/jobs/{id}`. A return value
+    of the endpoint that is not a Response is sent as JSON with `status`; None as 204.
 
-    `everyone`: it shows or changes what belongs to all tenants, so that no tenant's token will do.
-    `media` is what comes out instead of JSON. `statuses` are further ones that its callers meet
-    (those of authorisation and of bad input are known without it).
+    `everyone`: it concerns all tenants, so that tokens of one tenant are refused. `media` are the
+    media types of the response, if not JSON. `statuses` are further statuses (those of
+    authorization and of invalid input are implied).
     """
 
     method: str
@@ -51,20 +51,20 @@ class Route:
     response: type[BaseModel] | None = None
     status: int = 200
     everyone: bool = False
-    also: Scope | None = None  # a second scope that it needs
+    also: Scope | None = None  # a second required scope
     media: tuple[str, ...] = ("application/json",)
     statuses: tuple[int, ...] = ()
-    pending: str = ""  # the meaning of status 202, with the same body, if it is ever sent
-    headers: dict[str, str] = field(default_factory=dict)  # that it reads, with their meaning
+    pending: str = ""  # the meaning of status 202, with the same body, if it may be sent
+    headers: dict[str, str] = field(default_factory=dict)  # request headers, with their meaning
 
     @property
     def name(self) -> str:
-        """Its unique name, for OpenAPI and tests."""
+        """The unique name of the route, for OpenAPI and tests."""
         return self.endpoint.__name__
 
     @property
     def is_page(self) -> bool:
-        """Read by people in a browser: errors are pages, too."""
+        """Whether it is a page for browsers: then its errors are pages, too."""
         return HTML in self.media
 
     @property

@@ -32,7 +32,7 @@ SECURITY_HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-# Headers that proxies add; and any other that begins with x-forwarded-.
+# Headers that proxies add, besides any that begins with x-forwarded-.
 PROXY_HEADERS = {
     "forwarded",
     "via",
@@ -52,7 +52,7 @@ _HOST = re.compile(rb"(\[[0-9A-Za-z:.%_-]+\]|[\w.~%!$&'()*+,;=-]*)(:[0-9]{0,5})?
 
 
 def refuse_ambiguous(scope: Scope) -> None:
-    """A request that a proxy before us may parse differently."""
+    """Refuse a request that a proxy in front of the service may parse differently."""
     seen = set[bytes]()
     host: bytes | None = None
     for name, value in scope["headers"]:
@@ -103,7 +103,7 @@ class SecurityHeaders:
 
 
 def is_local(request: Request) -> bool:
-    """From this machine, under a name of this machine, and not forwarded for another client."""
+    """Whether a request is from this machine, under a name of this machine, and not forwarded."""
     if request.client is None or not is_loopback(request.client.host):
         return False
     if any(name in PROXY_HEADERS or name.startswith("x-forwarded-") for name in request.headers):
@@ -121,8 +121,8 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_foreign_origin(request: Request, *, required: bool) -> None:
-    """A change by a browser must come from a page of ours. Programs send no origin; a browser with
-    a session always does, so then it `must_tell`."""
+    """Refuse a change by a browser from another site. Programs send no origin; a browser with a
+    session always sends one, so that it is `required`."""
     site = request.headers.get("sec-fetch-site")
     if site is not None and site not in {"same-origin", "none"}:
         raise Forbidden("this request comes from another site")

@@ -1,8 +1,8 @@
 """The server that runs the app: uvicorn, with bounds on connections that uvicorn lacks.
 
 It closes connections that do not send a whole request in time, keeps their number below the limit
-of open files, refuses request heads that are too long or ambiguous, can hang up on a client that
-takes nothing, and ends streams before it waits for their end.
+of open files, refuses request heads that are too long or ambiguous, can cut the connection of a
+client that does not read, and ends streams before it waits for connections to close.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_HEAD_BYTES = 65_536  # bytes of request line and headers
 ACCEPT_BATCH = 16  # connections accepted before the previous ones are counted
 BACKLOG = 2048  # connections that the kernel queues
 LOG_INTERVAL_S = 60.0
-EVICTABLE_STALL_S = 5.0  # seconds without progress of a write: it may be closed for others
+EVICTABLE_STALL_S = 5.0  # without progress of a write; then it may be closed for new connections
 
 _log = logging.getLogger("outlast.service.http")
 
@@ -57,7 +57,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._head_size = 0
 
-    # As the registry of connections sees it
+    # Interface for the registry of connections
 
     @property
     def address(self) -> str:
@@ -74,7 +74,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def allowed_s(self) -> float:
-        if self._unsent or not self._owes_head:  # the time of a body is up to its reader
+        if self._unsent or not self._owes_head:  # the reader of a body has a time limit of its own
             return self._timeouts.stalled
         return self._timeouts.head
 
@@ -92,7 +92,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def cut(self) -> None:
         self.transport.abort()
 
-    # As uvicorn and its parser see it
+    # Interface for uvicorn and its parser
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head, self._head_size = True, 0
-        if self.cycle is not None:  # otherwise its time began with the connection
+        if self.cycle is not None:  # the time of the first request began with the connection
             self._since = time.monotonic()
 
     def on_headers_complete(self) -> None:
@@ -132,7 +132,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().pause_writing()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """No log line: any client could fill the log."""
+        """Log nothing: otherwise any client could fill the log."""
 
     def _refuse(self, status: int, phrase: str, headers: str = "") -> None:
         head = f"HTTP/1.1 {status} {phrase}\r\n{headers}content-length: 0\r\nconnection: close\r\n"
@@ -150,7 +150,7 @@ class ConnectionTimeouts:
 
 
 class RateLimitedLog(logging.Filter):
-    """Passes a message that any client can cause once a minute."""
+    """Passes messages that any client can cause at most once a minute."""
 
     def __init__(self, *messages: str) -> None:
         super().__init__()
@@ -170,9 +170,9 @@ _log.addFilter(RateLimitedLog("Invalid HTTP request received."))
 
 
 def _refuse_other_authority(url: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-    """A request for `http://name/path` is for that name. uvicorn passes only the path to the app,
-    so a Host header with another name would be trusted. The parser answers an exception with
-    400."""
+    """Refuse a request for `http://name/path` with another name in the Host header: uvicorn passes
+    only the path to the app, so the header would be trusted. The parser responds 400 to an
+    exception."""
     if url[:1] == b"/":
         return
     named = urlsplit(url).netloc.lower()
@@ -197,7 +197,7 @@ class BoundedServer(uvicorn.Server):
         self.open = Connections(connection_limit(chosen))
         protocols: Any = _protocol_factory(self.open, ConnectionTimeouts(chosen))
         super().__init__(uvicorn.Config(app, http=protocols, backlog=ACCEPT_BATCH, **settings))
-        if len(self._services) == 1:  # one of several is no reason to end
+        if len(self._services) == 1:  # with several databases, the server continues
             self._services[0].runner.on_unusable = self._end
 
     def _end(self) -> None:
@@ -205,8 +205,9 @@ class BoundedServer(uvicorn.Server):
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """`backlog` is two things: how many connections asyncio accepts at once (few: they are
-        counted only afterwards), and how many the kernel queues (many)."""
+        """Start with different values of `backlog` for two limits: the connections that asyncio
+        accepts at once (few: they are counted only afterwards), and those that the kernel queues
+        (many)."""
         await super().startup(sockets)
         for server in getattr(self, "servers", ()):
             for listening in server.sockets:
@@ -214,7 +215,7 @@ class BoundedServer(uvicorn.Server):
                     same.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Open streams are ended first: the server waits until all connections are closed."""
+        """End open streams first: the server waits until all connections are closed."""
         for service in self._services:
             service.close_streams()
         await super().shutdown(sockets)

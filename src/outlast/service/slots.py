@@ -1,6 +1,6 @@
-"""Slots for long-lived requests: a maximum in all, per token, and per tenant.
+"""Slots for long-lived requests: limits in total, per token, and per tenant.
 
-Without the last two, the streams of one tenant would use up those of all.
+Without the last two, one tenant could use up all slots.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RETRY_AFTER_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class SlotLimits:
-    """Limits by the names of their settings, which an error message names."""
+    """Limits by the names of their settings, which error messages show."""
 
     what: str
     total: str
@@ -29,7 +29,7 @@ class SlotLimits:
     def check(
         self, settings: ServiceSettings, who: Principal, taken: int, of_token: int, of_tenant: int
     ) -> None:
-        """Raise if the caller may have no further slot."""
+        """Refuse a caller that may have no further slot."""
         total = getattr(settings, self.total)
         if taken >= total:
             raise Unavailable(
@@ -75,7 +75,7 @@ class Slots:
 
 @contextmanager
 def counting(counts: Counter[str | None], name: str | None) -> Iterator[None]:
-    """Count one more under this name for the duration of this context."""
+    """Increment the count of this name for the duration of this context."""
     counts[name] += 1
     try:
         yield

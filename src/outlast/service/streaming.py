@@ -1,7 +1,7 @@
 """Streaming responses: server-sent events or JSON lines, until client, job or server ends them.
 
-The last frame may meet a client that no longer reads: then the connection is cut, because one that
-is only closed is kept until everything written has been read.
+If the client does not read the last frame, the connection is cut: a connection that is only closed
+stays open until all written data has been read.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from .auth.principals import Principal
     from .events.broadcaster import Broadcaster
 
-# An ASGI extension of our own server: cuts the connection, called without arguments. Other servers
-# keep the connection of a client that does not read until they find it dead.
+# An ASGI extension of `service.server`: cuts the connection, called without arguments. Other
+# servers keep the connection of a client that does not read until they detect that it is dead.
 HANG_UP = "outlast.hang_up"
 
 STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
-FINAL_SEND_TIMEOUT_S = 1.0  # that the last frame may take
+FINAL_SEND_TIMEOUT_S = 1.0  # for the last frame
 GONE = "gone"  # the client has disconnected
 
 
@@ -41,7 +41,7 @@ class ClientStalled(Exception):
 
 
 class StreamFormat(ABC):
-    """`write` encodes a frame, which has a `type`; `keep_alive` is sent on a silent stream."""
+    """A format: `write` encodes a frame, which has a `type`; `keep_alive` is sent when idle."""
 
     media: str
     keep_alive: bytes
@@ -79,7 +79,7 @@ def sse_event(text: str, event: str | None = None, id: str | None = None) -> byt
 
 
 def sse_retry(seconds: float) -> bytes:
-    """How long a client should wait before it reconnects."""
+    """The time that a client should wait before it reconnects."""
     return f"retry: {round(seconds * 1000)}\n\n".encode()
 
 
@@ -87,7 +87,7 @@ def sse_retry(seconds: float) -> bytes:
 
 
 class StreamCaller(Protocol):
-    """The request of a stream: of this service, or of an endpoint of another app."""
+    """The caller of a stream: a request of this service, or of an endpoint of another app."""
 
     @property
     def who(self) -> Principal: ...
@@ -106,9 +106,8 @@ class StreamCaller(Protocol):
 
 
 class StreamResponse(Response, ABC):
-    """A response that is sent until it ends by itself, or one of these ends it: the client, a
-    revoked token, the server's shutdown, its maximum lifetime. Its resources are released however
-    it ends."""
+    """A response that ends by itself, or by the client, a revoked token, the server's shutdown or
+    its maximum lifetime. Its resources are always released."""
 
     def __init__(self, call: StreamCaller, media: str, lifetime_s: float) -> None:
         super().__init__(headers={**STREAM_HEADERS, "content-type": media})
@@ -173,8 +172,8 @@ async def race(
     sending: Coroutine[object, object, None],
     others: Mapping[str, Coroutine[object, object, object]],
 ) -> tuple[str, BaseException | None]:
-    """The name of the coroutine that ends first; "" for the sender, with its error. All of them
-    have ended by then."""
+    """Run coroutines until one ends, and end the others; returns its name ("" for the sender), and
+    the sender's error."""
     sender = asyncio.create_task(sending)
     enders = {sender: ""} | {asyncio.create_task(other): name for name, other in others.items()}
     try:

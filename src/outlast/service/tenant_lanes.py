@@ -1,6 +1,6 @@
-"""Lanes that are tenants: with `ol.queue(…, lane="tenant")`, a token of one tenant names no other.
+"""Lanes that are tenants: with `ol.queue(…, lane="tenant")`, tenant tokens may only use their own.
 
-Otherwise a tenant could take the slots of another one, or take many turns under many names.
+Otherwise a tenant could use the slots of another one, or get many turns under many names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .problems import Forbidden
 async def refuse_foreign_lanes(
     store: Store, tenant: str | None, named: Iterable[tuple[str, str]]
 ) -> None:
-    """Refuse lanes (as queue and lane) that a token of this tenant may not name."""
+    """Refuse lanes (pairs of queue and lane) that a token of this tenant may not use."""
     others = {(queue, lane) for queue, lane in named if lane != tenant}
     if tenant is None or not others:
         return
@@ -24,5 +24,5 @@ async def refuse_foreign_lanes(
         if queue in by_tenant:
             raise Forbidden(
                 f"the lanes of the queue {queue!r} are tenants, and this token is of the tenant"
-                f" {tenant!r}: leave out the lane {lane!r}"
+                f" {tenant!r}: omit the lane {lane!r}"
             )

@@ -299,7 +299,7 @@ def test_a_bulk_change_reaches_as_far_as_its_token(served: Served, browser: Brow
     browser.log_in(served.token("admin", tenant="acme", queues=["fair"]))
     assert "Prioritized 1 job." in bulk(browser, "prioritize", "queue=fair", priority="9")
     question = browser.go("/jobs/move?queue=fair").form_to("/jobs/move")
-    assert "leave out the lane" in browser.send(question, 403, lane="other").text
+    assert "omit the lane" in browser.send(question, 403, lane="other").text
     assert "no access to the queue" in browser.send(question, 403, to="bulk").text
     assert (ol.job(mine.id).priority, ol.job(mine.id).lane) == (9, "acme")
     assert ol.job(theirs.id) == theirs

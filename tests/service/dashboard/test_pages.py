@@ -52,7 +52,7 @@ def test_pages_show_what_there_is(served: Served, browser: Browser) -> None:
     workers = browser.go("/workers").text
     assert "w2" in workers and "mail" in workers
     recovery = browser.go("/recovery").text
-    assert "its supervisor saw it exit" in recovery and "w1 mail" in recovery
+    assert "its supervisor detected its exit" in recovery and "w1 mail" in recovery
     assert re.search(r"mail mail w1 mail .* ms running", recovery), "back, in so many ms"
     assert "not yet" in recovery and "Zombie writes rejected" in recovery
 

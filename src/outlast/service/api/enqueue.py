@@ -60,8 +60,8 @@ async def enqueue_flow(call: RequestContext) -> dict[str, object]:
 
 
 def _enqueued_job(call: RequestContext, job: Job) -> dict[str, object]:
-    """A job of the same key may have existed before, with a result, an error and a worker: these
-    need the scope `read`."""
+    """The response for a job. A job of the same key may have existed before, with a result, an
+    error and a worker, which need the scope `read`."""
     return job.as_json() if call.who.has_scope(Scope.READ) else {"id": job.id, "state": job.state}
 
 
@@ -98,7 +98,7 @@ async def _hide_inaccessible_flow(call: RequestContext, conflict: KeyConflict) -
 
 
 def task_call(call: RequestContext, body: NewJobBody) -> TaskCall:
-    """The call of one job that is not enqueued now, as a schedule's."""
+    """The call of one job that is enqueued later, such as a schedule's."""
     return _CallBuilder(call).job(body)
 
 
@@ -107,7 +107,7 @@ class KeyConflictProblem(Conflict):
 
 
 class _CallBuilder:
-    """Builds the task calls of a request, and counts them; `after` are jobs that exist already."""
+    """Builds and counts the task calls of a request; `after` has the existing prerequisites."""
 
     def __init__(self, call: RequestContext) -> None:
         self._call = call

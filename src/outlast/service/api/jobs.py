@@ -45,7 +45,7 @@ async def list_jobs(call: RequestContext) -> dict[str, object]:
 
 
 async def waiting_of(call: RequestContext, jobs: Sequence[Job]) -> dict[str, dict[str, object]]:
-    """What the handlers of those of the jobs wait for that do, as a field of theirs."""
+    """The waits of jobs whose handlers wait, as additional fields by job id."""
     waits = await call.ol.store.arun(current_waits, jobs)
     return {id: {"waiting": wait.as_json()} for id, wait in waits.items()}
 
@@ -53,7 +53,7 @@ async def waiting_of(call: RequestContext, jobs: Sequence[Job]) -> dict[str, dic
 async def search_page(
     call: RequestContext, job_filter: JobQuery, reach: Access, cursor: str | None, limit: int
 ) -> tuple[list[Job], str | None]:
-    """A page of matching jobs, as many as are found in time, and the next cursor."""
+    """A page of the matching jobs that are found in time, and the next cursor."""
     found: list[Job] = []
     deadline = time.monotonic() + SEARCH_BUDGET_S
     while True:
@@ -65,7 +65,7 @@ async def search_page(
 
 
 def job_summary(job: Job) -> dict[str, object]:
-    """A job as in lists: without arguments, result and traceback."""
+    """A job in lists: without arguments, result and traceback."""
     summary = job.as_json()
     del summary["args"], summary["result"]
     if isinstance(summary["error"], dict):

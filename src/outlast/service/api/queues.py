@@ -105,7 +105,7 @@ async def keep_queue(call: RequestContext) -> dict[str, object]:
 
 
 async def list_lanes(call: RequestContext) -> dict[str, Any]:
-    """The deepest lanes of a queue. Their names may be tenants': not for a tenant's token."""
+    """The deepest lanes of a queue. Their names may be tenants, so tenant tokens are refused."""
     query: LanesQuery = call.query
     require_queue(call, query.queue)
     found = await call.ol.store.arun(deepest_lanes, query.queue)
@@ -149,7 +149,7 @@ ROUTES = (
     ),
     Route(
         "POST", f"{PREFIX}/queues/keep", Scope.ADMIN, keep_queue,
-        "Set how long this queue keeps ended jobs at most",
+        "Set the maximum time for which this queue keeps ended jobs",
         request=KeepBody, response=QueueKeep, everyone=True,
     ),
     Route(

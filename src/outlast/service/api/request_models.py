@@ -71,7 +71,7 @@ class NewJobBody(RequestModel):
     args: dict[str, Any] = Field(default_factory=dict, description="arguments by name")
     queue: QueueName | None = None
     lane: Name | None = Field(
-        None, description="lane of a limited queue; default: as the task or the queue says"
+        None, description="lane of a limited queue; default: by the task or the queue"
     )
     priority: int | None = Field(None, ge=MIN_PRIORITY, le=MAX_PRIORITY)
     key: Name | None = Field(None, description="idempotency key: a repeat returns the first job")
@@ -223,7 +223,7 @@ class ResultQuery(RequestModel):
 
 
 class SignalBody(RequestModel):
-    """A value for a job that waits for it, or will."""
+    """A value for a job that waits, or will wait, for it."""
 
     value: Any = Field(None, description="any JSON; of the type that the task declares")
     key: Name | None = Field(
@@ -241,7 +241,7 @@ class BreakerBody(QueueBody):
 
 class KeepBody(QueueBody):
     keep: Seconds | None = Field(
-        description="maximum seconds to keep ended jobs; null: as in all queues"
+        description="maximum seconds to keep ended jobs; null: the general retention"
     )
 
 

@@ -1,5 +1,5 @@
 """Models of responses, from which the OpenAPI description is generated. Values of the library that
-are sent as they are describe themselves."""
+are sent unchanged describe themselves."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ...ops.report import Attempt, Duty, Event
 
 
 class WaitView(BaseModel):
-    """What a job's handler waits for."""
+    """The wait of a job's handler."""
 
     name: str
     kind: Literal["sleep", "signal", "job", "flow"]
     for_: list[str] = Field(alias="for", description="names of signals, or the id of a job or flow")
     since: datetime
-    until: datetime | None = Field(description="when it ends, or times out; null: never")
+    until: datetime | None = Field(description="when the wait ends or times out; null: never")
 
 
 class JobLine(BaseModel):
-    """A job as in lists: without arguments and result."""
+    """A job in lists: without arguments and result."""
 
     id: str
     task: str
@@ -52,23 +52,23 @@ class JobLine(BaseModel):
     flow: str | None
     waits_for: int
     unreadable: str | None = Field(
-        description="the part of its row that cannot be read, as after a manual change; else null"
+        description="the unreadable part of its row, such as after a manual change; else null"
     )
     waiting: WaitView | None = Field(
-        None, description="what its handler waits for; left out if it does not"
+        None, description="the wait of its handler; omitted if it does not wait"
     )
 
 
 class JobView(JobLine):
-    """One call of a task when it was read, the same in every interface. A value stored by reference
-    is shown as `{"outlast:blob": {"bytes": …, "sha256": …}}`."""
+    """A job at the time of the read, the same in every interface. A value stored by reference is
+    shown as `{"outlast:blob": {"bytes": …, "sha256": …}}`."""
 
     args: Any
     result: Any
 
 
 class JobPage(BaseModel):
-    """A page of jobs, newest first. It may be short or empty where few jobs match: while there is a
+    """A page of jobs, newest first. It may be short or empty if few jobs match: while there is a
     `next`, there may be more."""
 
     jobs: list[JobLine]
@@ -93,7 +93,7 @@ class Jobs(BaseModel):
 
 
 class FlowView(BaseModel):
-    """A flow when it was read, with its jobs counted by state."""
+    """A flow at the time of the read, with its jobs counted by state."""
 
     id: str
     name: str | None
@@ -109,7 +109,7 @@ class FlowView(BaseModel):
 
 class EnqueuedFlow(BaseModel):
     flow: str | None = Field(
-        description="the flow's id; null: all of its jobs existed already, by their keys"
+        description="the flow's id; null: all of its jobs existed before, by their keys"
     )
     jobs: list[JobView | JobReference] = Field(
         description="without the scope `read`, only id and state"
@@ -137,13 +137,13 @@ class SignalSent(BaseModel):
     job: str
     signal: str
     new: bool = Field(description="false: a signal with this key was sent before")
-    woken: bool = Field(description="whether the job was waiting for it, and goes on")
+    woken: bool = Field(description="whether the job was waiting for it, and continues")
 
 
 class Explanation(BaseModel):
     job: str
     state: State | Literal["unreadable"]
-    explanation: str = Field(description="in words: what the job is waiting for, or how it ended")
+    explanation: str = Field(description="why the job is waiting, or how it ended, in words")
 
 
 class JobHistory(BaseModel):
@@ -162,7 +162,7 @@ class Result(BaseModel):
 
 
 class Counts(BaseModel):
-    """Jobs by state, as counted `age` seconds ago."""
+    """Jobs by state, counted `age` seconds ago."""
 
     counts: dict[str, int]
     total: int

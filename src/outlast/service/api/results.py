@@ -1,4 +1,4 @@
-"""Results, and waiting for them. One thread polls the database for all waiting callers."""
+"""Results of jobs, with long polling. One thread polls the database for all waiting callers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def take_result(call: RequestContext) -> Response:
 
 
 async def _result(call: RequestContext, job: Job) -> object:
-    """The result; one stored by reference is read if it is no larger than a request may be."""
+    """The result. A result stored by reference is read unless it exceeds the limit of a body."""
     if not isinstance(job.result, Blob):
         return job.result
     size, limit = job.result.size, call.service.settings.max_body
@@ -114,7 +114,7 @@ ROUTES = (
     ),
     Route(
         "POST", f"{PREFIX}/jobs/{{id}}/take", Scope.ADMIN, take_result,
-        "Read and erase a job's result: only one caller gets it",
+        "Read and erase a job's result: only one caller receives it",
         response=Result, statuses=(404, 409, 410),
     ),
 )  # fmt: skip

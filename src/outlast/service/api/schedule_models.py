@@ -59,7 +59,7 @@ class BackfillBody(ScheduleBody):
 
 
 class ScheduleView(BaseModel):
-    """A schedule when it was read."""
+    """A schedule at the time of the read."""
 
     name: str
     task: str
@@ -86,10 +86,10 @@ class ScheduleView(BaseModel):
     paused_at: datetime | None
     paused_by: str | None
     pause_reason: str | None
-    error: str | None = Field(description="why it cannot be fired; null: it can")
+    error: str | None = Field(description="why it cannot be fired; null: no error")
     from_code: bool
     changes: dict[str, object] = Field(
-        description="made at run time, overriding the declaration in code"
+        description="changes at run time, which override the declaration in code"
     )
     orphan: bool = Field(description="not announced by any deployment for a week")
     announced_at: datetime | None
@@ -99,7 +99,7 @@ class ScheduleView(BaseModel):
 
 class ScheduleList(BaseModel):
     schedules: list[ScheduleView]
-    count: int = Field(description="all that match, on every page")
+    count: int = Field(description="number of matching schedules on all pages")
     next: str | None = Field(description="cursor of the next page; null: no more")
 
 

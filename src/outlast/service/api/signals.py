@@ -36,7 +36,7 @@ async def send(call: RequestContext, signal: NewSignal) -> SentSignal:
 ROUTES = (
     Route(
         "POST", f"{PREFIX}/jobs/{{id}}/signals/{{name}}", Scope.SIGNAL, send_job_signal,
-        "Send a signal to a job that waits for it, or will",
+        "Send a signal to a job that waits, or will wait, for it",
         request=SignalBody, response=SignalSent, statuses=(404, 409),
         headers={"Idempotency-Key": "of several signals of this name with one key, the first is"
                  " kept; an alternative to `key` in the body"},

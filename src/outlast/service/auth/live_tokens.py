@@ -1,12 +1,12 @@
-"""The hashes of all valid tokens: tell a valid token from a guess without a look-up for each.
+"""Live tokens: the hashes of all valid tokens, to detect guesses without a query for each.
 
 After wrong tokens from an address, further ones are not looked up in the database. Other clients
-may share the address (an office behind NAT, a proxy), so a valid token passes all the same, also at
-its first use and after a restart of the service. However many guesses come, this set is read once a
-second.
+may share the address (an office behind NAT, a proxy), so a valid token must still pass, also at its
+first use and after a restart of the service. The set is read once a second, regardless of the
+number of guesses.
 
-Looking up a hash in a set takes a time that depends on the hash, not on the token: a guesser who
-measures it learns about SHA-256 values of his own guesses, which leads to no token.
+The time of a set look-up depends on the hash, not on the token: an attacker who measures it learns
+about SHA-256 hashes of guesses, which reveal no token.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class LiveTokens:
         self._fresh_until = 0.0
 
     async def contains(self, hash: str) -> bool:
-        """Whether a token of this hash was valid when the set was read. (The caller still looks it
-        up: it may have been revoked since.)"""
+        """Whether a token with this hash was valid when the set was read. (The caller still looks
+        it up: it may have been revoked since.)"""
         if hash not in self._hashes and time.monotonic() >= self._fresh_until:
             await self._single_flight.run("live", self._read)
         return hash in self._hashes

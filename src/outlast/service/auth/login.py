@@ -16,7 +16,7 @@ from ..route import ANY_TOKEN, PUBLIC, Route
 from ..security import refuse_foreign_origin
 
 FORM = "application/x-www-form-urlencoded"
-MAX_LOGIN_BYTES = 4_000  # bytes
+MAX_LOGIN_BYTES = 4_000
 
 
 class NoPages(Forbidden):
@@ -31,7 +31,7 @@ class LoginBody(BaseModel):
 
 
 async def login(call: RequestContext) -> Response:
-    """JSON is answered with 204; a page's form is redirected to the start page."""
+    """Log in: respond 204 to JSON, and redirect a page's form to the start page."""
     request = call.request
     refuse_foreign_origin(request, required=False)
     if form := media_type_of(request) == FORM:
@@ -56,12 +56,12 @@ async def logout(call: RequestContext) -> Response:
 
 
 def _redirect_to(request: Request, after: str) -> Response:
-    """A path of ours, whatever the form contains."""
+    """Redirect to a path of this service, whatever the form contains."""
     return RedirectResponse(Links.of(request).local(after), 303)
 
 
 class Whoami(BaseModel):
-    """The caller, as far as it may see itself."""
+    """The caller's own access."""
 
     name: str
     tenant: str | None

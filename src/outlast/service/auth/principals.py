@@ -1,7 +1,7 @@
 """Authentication: callers by token, or by a browser session that began with one.
 
-Until the first token is created, local callers are not authenticated and may do anything, so that
-one person can try it out. From the first token on, every call needs one.
+Until the first token is created, local callers are not authenticated and have full access, for
+trying out the service. From the first token on, every call needs one.
 
 Look-ups are cached for two seconds: a busy client costs one look-up in that time, and a revoked
 token is refused everywhere soon after.
@@ -92,12 +92,12 @@ class Principals:
         self._noting: SingleFlight[None] = SingleFlight()
         self._guarded = False  # once true, always true
         self._guarded_valid_until = 0.0
-        self._clock = (0.0, 0.0)  # the database's and ours, at the same time
+        self._clock = (0.0, 0.0)  # the database's clock and the monotonic one, at the same time
         self.throttle = Throttle(service.settings.guesses)
         self._live = LiveTokens(service)
 
     async def identify(self, request: Request) -> Principal:
-        """The caller, or an error that says what is missing."""
+        """The caller; raises `Unauthorised` with the reason."""
         if "authorization" in request.headers:
             return await self._by_token(request, _bearer(request.headers["authorization"]))
         if self._service.sessions.has_cookie(request):

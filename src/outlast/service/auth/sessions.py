@@ -39,7 +39,7 @@ class Sessions:
         response.set_cookie(value=value, max_age=int(life), **_cookie_scope(request))
 
     async def end(self, request: Request, response: Response) -> None:
-        """Ends it here at once, on other instances within two seconds."""
+        """End a session, here at once, on other instances within two seconds."""
         if (session := await self.session_of(request)) is not None:
             await self._service.ol.store.arun(sessions.end, session)
             self._service.principals.forget(session)
@@ -50,7 +50,7 @@ class Sessions:
         return _name(request) in request.cookies
 
     async def session_of(self, request: Request) -> str | None:
-        """The hash of the session that our cookie names."""
+        """The hash of the session in a validly signed cookie."""
         cookie = request.cookies.get(_name(request), "")
         secret, _, signature = cookie[:MAX_COOKIE_LENGTH].partition(".")
         if not signature.isascii():
@@ -75,8 +75,8 @@ def _cookie_scope(request: Request) -> dict[str, Any]:
 
 
 def _name(request: Request) -> str:
-    """One for each mount: services side by side have different sessions. (A path would do, but
-    not with `__Host-`.)"""
+    """The cookie name, one for each mount: services on one host have separate sessions. (The prefix
+    `__Host-` does not allow a path.)"""
     name = HOST_COOKIE if _is_https(request) else COOKIE
     prefix = request.scope.get("root_path", "")
     return f"{name}_{hashlib.sha256(prefix.encode()).hexdigest()[:8]}" if prefix else name

@@ -1,4 +1,4 @@
-"""Throttle wrong tokens: a number of tries per address, refilled within a minute."""
+"""Throttle: a limited number of wrong tokens per address, refilled within a minute."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Throttle:
 
     @contextmanager
     def lookup_slot(self, address: str) -> Iterator[bool]:
-        """Limit concurrent look-ups per address: until a look-up ends, it is unknown whether its
-        token is wrong, so a guesser could send all guesses at once. False: too many."""
+        """A slot for a look-up; False if the address has too many. Without the limit, all guesses
+        could be sent at once, before the first one is found wrong."""
         key = _key(address)
         if self._lookups[key] >= MAX_CONCURRENT_LOOKUPS:
             yield False

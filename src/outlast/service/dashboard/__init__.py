@@ -12,7 +12,7 @@ In reading order:
     static_files  style sheets and scripts, with a content hash
     themes        light, dark or the system's
     live_view     the snapshot that live pages show, read once for all viewers
-    live_lists    lists of jobs that somebody looks at, each read once for all viewers
+    live_lists    lists of jobs that are being viewed, each read once for all viewers
     live_parts    parts of pages as a stream
     cards         tables that are cards on a phone
     ranges        an hour, a day, a week in steps;  histories  reads them

@@ -1,4 +1,4 @@
-"""Answers of people: a form on the page of a job that waits for a signal."""
+"""Answer forms: forms on the page of a job that waits for a signal."""
 
 from __future__ import annotations
 
@@ -53,16 +53,17 @@ def _form(name: str, schema: Schema) -> AnswerForm:
 
 
 def _schema(call: RequestContext, job: Job, name: str, stored: Mapping[str, Any]) -> Schema:
-    """As the handler's wait says; else, as the task declares."""
+    """The schema of a signal: from the handler's wait, else from the task's declaration."""
     found: Schema = stored.get(name)
     try:
         return found or declared_forms(call.ol.registry)(job.task, name)
-    except InvalidSignal:  # the code has dropped it since
+    except InvalidSignal:  # the code no longer declares it
         return None
 
 
 async def do_signal_job(call: RequestContext) -> Response:
-    """Everybody who answers the same wait sends the same signal: the first one counts."""
+    """Send the signal of a form. Its key is that of the wait, so that of several answers the first
+    one counts."""
     id, name = job_id_of(call), check_name("signal", call.request.path_params["name"])
     if media_type_of(call.request) != FORM:
         raise UnsupportedMediaType(f"send a form ({FORM})")
@@ -70,7 +71,7 @@ async def do_signal_job(call: RequestContext) -> Response:
     job = await call.ol.store.arun(report.job, id, call.reach)
     wait = await call.ol.store.arun(current_wait, job)
     if wait is None or name not in wait.subjects:
-        text = f"No change: the job does not wait for {name} any more."
+        text = f"No change: the job no longer waits for {name}."
         return await redirect_refused(call, text, "/jobs", id)
     schema = _schema(call, job, name, await call.ol.store.arun(wait_forms, id))
     key = f"page {wait.name:.100} {wait.since.timestamp()}"

@@ -1,4 +1,4 @@
-"""The page of outboxes and sources: their brokers, what waits, what fails; and pausing them."""
+"""The page of outboxes and sources: their brokers, waiting and failed messages, and pausing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..request import RequestContext
 from .confirm import Confirmation, confirmation_page, redirect_done, submitted_form
 from .pages import action_route, page_route, render_page
 
-SILENT_AFTER_S = 60.0  # a source that no process has reported for so long is not running
+SILENT_AFTER_S = 60.0  # without a report for so long, a source counts as not running
 WAITING = (State.READY, State.SCHEDULED, State.WAITING)
 
 
@@ -40,7 +40,7 @@ class BridgeRow:
 
     @property
     def state(self) -> str:
-        """In a word, the worst first."""
+        """The state in a word, by severity."""
         if self.breakers:
             return "down"
         if self.paused:
@@ -121,7 +121,7 @@ async def do_resume_bridge(call: RequestContext) -> Response:
 
 
 async def _named(call: RequestContext, query: BridgeQuery) -> BridgeState:
-    """The bridge of this name, if the caller may act on all of its queues."""
+    """The bridge of this name, if the caller has access to all its queues."""
     for one in await call.ol.store.arun(bridges, query.kind):
         if one.name == query.name:
             for queue in one.queues:

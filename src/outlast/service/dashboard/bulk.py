@@ -1,7 +1,7 @@
 """Bulk actions on all jobs that match a filter: counted, confirmed, then done in small steps.
 
     GET  /jobs/cancel?queue=mail     the number of jobs, and the confirmation
-    GET  /jobs/cancel?ids=…&ids=…    the same of jobs that were selected one by one
+    GET  /jobs/cancel?ids=…&ids=…    the same for jobs that were selected one by one
     POST /jobs/cancel                as many as fit into a second, then a page with the progress
                                      and a form that continues from there
 
@@ -55,7 +55,7 @@ class BulkStep(Selection):
     """A filter or a selection, and the progress of its action."""
 
     reason: FilterText = ""
-    when: FilterText = ""  # to reschedule: a span, or a moment
+    when: FilterText = ""  # to reschedule: a span or a time
     priority: FilterText = ""
     to: FilterText = ""  # a queue
     lane: FilterText = ""
@@ -94,7 +94,7 @@ class BulkAction:
     none: str  # why there may be no jobs to act on
     act: Callable[[RequestContext, BulkStep, list[Job], BulkTally], Awaitable[None]]
     danger: bool = True
-    fields: tuple[FormField, ...] = ()  # that the confirmation asks for
+    fields: tuple[FormField, ...] = ()  # of the confirmation form
     # Checks these fields and resolves them, before the first batch of a step.
     prepare: Callable[[RequestContext, BulkStep], Awaitable[BulkStep]] | None = None
 
@@ -117,7 +117,7 @@ async def ask_bulk(call: RequestContext, action: BulkAction) -> Response:
 
 
 async def do_bulk(call: RequestContext, action: BulkAction) -> Response:
-    """One step of the action: as many batches as fit into its time."""
+    """Run one step of the action: the batches that fit into its time."""
     step = await submitted_form(call, BulkStep)
     if action.prepare is not None:
         try:
@@ -146,7 +146,7 @@ async def do_bulk(call: RequestContext, action: BulkAction) -> Response:
 
 
 async def _do_selected(call: RequestContext, action: BulkAction, step: BulkStep) -> Response:
-    """The action on selected jobs: they are few, so it is done at once."""
+    """Run the action on selected jobs: they are few, so one step suffices."""
     found = await selected_jobs(call, step)
     tally = BulkTally(0, 0, Counter({REMOVED: len(step.selected_ids) - len(found)}))
     states = action_states(action.name, step)
@@ -247,7 +247,7 @@ async def _purge(call: RequestContext, step: BulkStep, jobs: list[Job], tally: B
 CANCEL = BulkAction(
     "cancel", "Cancelled",
     "Queued jobs are cancelled at once; running jobs are asked to stop. Jobs that wait for one of"
-    " them learn that it was cancelled.",
+    " them are notified.",
     "All matching jobs have ended.", _cancel,
     fields=(FormField("reason", "Reason, stored with each job"),),
 )  # fmt: skip

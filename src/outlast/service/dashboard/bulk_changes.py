@@ -1,6 +1,6 @@
 """Bulk changes to matching jobs that have not started: another time, priority, queue or lane.
 
-They are counted, confirmed and done in steps as the other bulk actions are; see bulk.py.
+They are counted, confirmed and done in steps, like the other bulk actions; see bulk.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .confirm import FormField
 
 
 async def _resolve_time(call: RequestContext, step: BulkStep) -> BulkStep:
-    """All steps of one action set the same time, however long they take."""
+    """Resolve the start time once, so that all steps of an action set the same time."""
     delay = seconds("when", duration_seconds(step.when.strip()))
     if delay is None:
         _moment(step.when)

@@ -1,8 +1,7 @@
-"""Tables that are cards on a phone: each cell carries the heading of its column.
+"""Tables that are shown as cards on phones: each cell has the heading of its column as a label.
 
-A style sheet lays the cells of a row out one below the other, and a browser then no longer takes
-them for a table: roles say that they are one. The text of a cell is escaped, so that tags in here
-are those of our own templates.
+The style sheet stacks the cells of a row, after which browsers no longer expose a table to screen
+readers: ARIA roles restore that. The text of cells is escaped, so all tags are from the templates.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _ROLES = {"thead": "rowgroup", "tbody": "rowgroup", "tr": "row", "td": "cell"}
 
 
 def as_cards(table: Markup) -> Markup:
-    """The content of a table, with a label and a role on each cell."""
+    """Add a label and a role to each cell of a table."""
     labels = [Markup(heading).striptags() for heading in _HEADING.findall(table)]  # noqa: S704
     column = 0
 

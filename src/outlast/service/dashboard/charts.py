@@ -1,4 +1,4 @@
-"""Line charts as SVG paths, which a template draws: pure."""
+"""Line charts as SVG paths, which a template renders: pure."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def chart(
 
 
 def _value_text(format_value: Callable[[float | None], str], value: float | None) -> str:
-    """Plain text: it is used in an attribute, too."""
+    """A value as plain text: it is used in an attribute, too."""
     return "–" if value is None else format_value(value)
 
 
@@ -108,8 +108,8 @@ def ceiling(value: float) -> float:
 
 
 def path(points: Points, top: float) -> str:
-    """A path with gaps where there are no values. A lone value is a line without length, which
-    round ends make a dot."""
+    """An SVG path with gaps where there are no values. A single value is a line of length 0, which
+    round line caps show as a dot."""
     parts, down = [], False
     for index, point in enumerate(points):
         if point is None:
@@ -123,7 +123,7 @@ def path(points: Points, top: float) -> str:
 
 
 def area(points: Points, top: float) -> str:
-    """The same, closed down to the axis."""
+    """An SVG path of the area between the line and the axis."""
     made, floor = "", _y(0.0, top)
     for first, last in _runs(points):
         inside = path([None] * first + list(points[first : last + 1]) + [None] * (

@@ -3,8 +3,8 @@
     GET  /queues/pause?queue=mail    the confirmation page (a script may show it in a dialog)
     POST /queues/pause               acts, and redirects the browser: see `redirect_done`
 
-The confirmation's form carries all that the action needs, and posts to the same path. Both requests
-are validated alike: the action does not rely on the confirmation having been shown.
+The confirmation's form carries everything that the action needs, and posts to the same path. Both
+requests are validated alike: the action does not rely on the confirmation page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .links import Links
 from .pages import render_page
 
 FORM = "application/x-www-form-urlencoded"
-MAX_FORM_BYTES = 100_000  # bytes
+MAX_FORM_BYTES = 100_000
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -42,7 +42,7 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """`consequence` describes the effect in a sentence; the form posts to `path`."""
+    """A confirmation: `consequence` describes the effect; the form posts to `path`."""
 
     title: str
     consequence: str
@@ -59,7 +59,7 @@ async def confirmation_page(call: RequestContext, confirmation: Confirmation) ->
 
 
 async def submitted_form(call: RequestContext, model: type[M]) -> M:
-    """The form that was submitted."""
+    """The validated form of a request."""
     if media_type_of(call.request) != FORM:
         raise UnsupportedMediaType(f"send a form ({FORM})")
     return await form_of(call.request, model, MAX_FORM_BYTES)

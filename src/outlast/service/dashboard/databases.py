@@ -1,8 +1,7 @@
-"""The page over several databases: each with its counts, or since when it is unreachable.
+"""The page over several databases: each with its counts, or the time since it is unreachable.
 
-A caller is known to a database by a session there. Operators (sessions without a tenant) of any
-database see the names of all, and which are unreachable; counts are shown by each database to those
-whom it knows.
+Each database has its own sessions. Operators (sessions without a tenant) of any database see the
+names of all, and which ones are unreachable; the counts of a database need a session there.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ if TYPE_CHECKING:
     from ..components import Service
 
 ANSWER_WAIT_S = 1.0  # for a database's counts, and for its check of a session
-FILES = "/-"  # beside the databases, none of which has that name
+FILES = "/-"  # path of static files; no database can have this name
 STATES = (State.READY, State.RUNNING, State.SCHEDULED, State.WAITING, State.DEAD)
 HEADINGS = [f"{state.capitalize()}#" for state in STATES]  # of columns of numbers
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseStatus:
-    """One database as a caller sees it."""
+    """The status of one database, for a caller."""
 
     name: str
     unreachable_since: float | None = None  # seconds since the epoch
@@ -90,7 +89,7 @@ class DatabaseStatus:
 
 
 def databases_page(request: Request, found: Sequence[DatabaseStatus]) -> HTMLResponse:
-    """The page, or a form that leads to the login of one database: it names none."""
+    """The page, or a form for the login of one database, which lists none."""
     operator = any(one.is_operator for one in found)
     shown = found if operator else [one for one in found if one.who is not None]
     some_away = any(one.unreachable_since is not None for one in found)

@@ -1,4 +1,4 @@
-"""Filters of jobs: they are the page's query string, so that a link holds the filter."""
+"""Filters of jobs, stored in the page's query string, so that a link includes the filter."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class JobFilterPage(JobFilter):
 
     @property
     def order(self) -> JobOrder:
-        """The wanted order, if jobs in this state have it."""
+        """The requested order, if it applies to jobs in this state."""
         order = JobOrder.parse(self.sort)
         return order if order.suits(str(self.state) or None) else JobOrder()
 
@@ -92,7 +92,7 @@ def _split(value: object) -> object:
 
 
 class Selection(JobFilter):
-    """A filter; or jobs that were selected one by one from its list."""
+    """A filter, or jobs selected one by one from its list."""
 
     repeatable: ClassVar[frozenset[str]] = frozenset({"ids"})
 
@@ -109,7 +109,7 @@ class Selection(JobFilter):
 
     @property
     def hidden_fields(self) -> dict[str, str]:
-        """All of it as form fields."""
+        """The selection as hidden form fields."""
         if not self.is_selection:
             return self.query
         return self.query | {"ids": ",".join(self.selected_ids), "chosen": "true"}
@@ -145,7 +145,7 @@ def action_states(action: str, job_filter: JobFilter) -> list[State]:
     if action == "purge" and not job_filter.state:
         return []  # an irreversible action needs an explicit state
     if action == "reschedule" and not job_filter.state:
-        return []  # it moves jobs from one state to the other: they would be found again
+        return []  # it moves jobs from one of these states to another, where they would match again
     if action == "move" and not job_filter.queue:
         return []  # keys and lanes belong to a queue
     return [state for state in ACTION_STATES[action] if job_filter.state in ("", state)]

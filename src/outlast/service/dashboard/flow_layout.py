@@ -4,8 +4,8 @@
     b ──┼──▶ d ──▶ e          a, b, c: layer 0;  d: 1;  e: 2
     c ──┘
 
-Within a layer, jobs are put near the middle of their neighbours, over and over, so that few lines
-cross. A flow with more than a few hundred jobs is not drawn: it would be unreadable.
+Within a layer, jobs are sorted by the mean position of their neighbours, in several rounds, so that
+few lines cross. A flow with more than MAX_DRAWN_JOBS jobs is not drawn: it would be unreadable.
 """
 
 from __future__ import annotations

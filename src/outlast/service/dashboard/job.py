@@ -49,7 +49,7 @@ class JobPageData:
     attempts: list[report.Attempt]
     steps: list[report.Step]
     waits: list[WaitRecord]
-    wait: WaitRecord | None  # the one that goes on
+    wait: WaitRecord | None  # the current wait
     links: list[LinkRecord]
     before: list[Any]
     after: list[Any]

@@ -33,7 +33,7 @@ async def ask_cancel_job(call: RequestContext) -> Response:
         "cancel",
         "The job is running: it is asked to stop, and ends when its handler responds."
         if job.state is State.RUNNING
-        else "The job will not run. Jobs that wait for it learn that it was cancelled.",
+        else "The job will not run. Jobs that wait for it are notified.",
     )
     reason = FormField("reason", "Reason, stored with the job")
     return await confirmation_page(call, replace(confirmation, danger=True, blank=reason))

@@ -1,4 +1,4 @@
-"""The page of jobs: those that match a filter, in an order, live, with bulk actions."""
+"""The page of jobs: a filtered, sorted, live list with bulk actions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def jobs_page(call: RequestContext) -> Response:
 
 
 async def live_jobs(call: RequestContext) -> Response:
-    """The same list as a stream: a new version whenever a row has changed."""
+    """The list of jobs as a stream: a new version whenever a row has changed."""
     job_filter: JobFilterPage = call.query
     key = (*job_filter.model_dump().items(), call.reach)
     keep_alive_s = call.service.settings.events_keep_alive
@@ -79,7 +79,7 @@ async def live_jobs(call: RequestContext) -> Response:
 
 
 async def read_list(call: RequestContext) -> JobList:
-    """A page of matching jobs, as many as are found in time, and the next cursor."""
+    """A page of the matching jobs that are found in time, and the next cursor."""
     job_filter: JobFilterPage = call.query
     reach, query = access_of(call, job_filter), job_filter.job_query
     found: list[Job] = []
@@ -117,7 +117,7 @@ def _list_facts(call: RequestContext, listed: JobList) -> dict[str, Any]:
 
 
 async def _render_list(call: RequestContext, listed: JobList) -> Markup:
-    """The list's HTML, rendered once for all users who see the same of it."""
+    """The list's HTML, rendered once for all users with the same access."""
     prefix = call.request.scope.get("root_path", "")
     may_act = call.who.has_scope(Scope.ADMIN)
     key = (prefix, may_act, call.who.tenant)

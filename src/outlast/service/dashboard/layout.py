@@ -77,13 +77,13 @@ async def layout_context(
 
 
 def _databases_link(request: Request) -> str | None:
-    """The page over several databases, if this is the service of one of them."""
+    """The link to the page over several databases, if this is the service of one of them."""
     prefix = request.scope.get(DATABASES)
     return None if prefix is None else Links(quote(prefix, safe="/"))("/")
 
 
 async def _now(service: Service) -> float:
-    """The database's clock, or ours while the database is unavailable."""
+    """The database's clock, or this machine's while the database is unavailable."""
     try:
         return await service.principals.now()
     except OutlastError:

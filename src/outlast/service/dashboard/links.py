@@ -8,8 +8,8 @@ from starlette.requests import Request
 
 
 class Links:
-    """`url("/jobs", job.id, tab="events")` is `<prefix>/jobs/<id>?tab=events`, all of it quoted.
-    None is left out of the query."""
+    """Builds URLs: `url("/jobs", job.id, tab="events")` is `<prefix>/jobs/<id>?tab=events`, quoted.
+    Parameters that are None are omitted."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix.rstrip("/")
@@ -26,7 +26,7 @@ class Links:
         return f"{made}?{urlencode(params)}" if params else made
 
     def local(self, target: str) -> str:
-        """A redirect target, if it is a path of ours; else the start page."""
+        """A redirect target, if it is a path of this service; else the start page."""
         ours = target.startswith(f"{self.prefix}/") and not target.startswith("//")
         plain = all(" " < letter < "\x7f" for letter in target) and "\\" not in target
         return target if ours and plain else self("/")

@@ -1,7 +1,7 @@
-"""Lists of jobs that somebody looks at: each is read again every few seconds, once for all viewers.
+"""Live lists of jobs: each is read every few seconds, once for all viewers.
 
-What a list costs does not depend on how many jobs start and end: it is one page. A list that takes
-long to read is read less often (see `cached`), and one without viewers is not read at all.
+A read costs one page, regardless of how many jobs start and end. A list that takes long to read is
+read less often (see `cached`), and a list without viewers is not read at all.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ...cached import Cached, Snapshot
 from ...model.job import Job
 
 REFRESH_INTERVAL_S = 1.5
-READ_WAIT_S = 1.0  # for a new list; else the last one is looked at
+READ_WAIT_S = 1.0  # for a new version; after it, the last version is used
 
 
 @dataclass(slots=True)
 class JobList(Snapshot):
-    """A page of jobs, as of one time."""
+    """A page of jobs at one time."""
 
     jobs: list[Job]
     next: str | None  # the cursor of the next page
@@ -65,7 +65,7 @@ class LiveLists:
     async def changes(
         self, key: Hashable, read: ReadList, keep_alive_s: float
     ) -> AsyncGenerator[JobList | None, None]:
-        """The list, then each version that differs from the one before; None: still the same."""
+        """The list, then each changed version; None: unchanged."""
         with self.watching(key, read) as cached:
             seen: JobList | None = None
             told_at = time.monotonic()

@@ -25,8 +25,8 @@ Parts = Callable[[], AsyncGenerator[str, None]]
 
 
 class PartStream(StreamResponse):
-    """`parts` yields the HTML to send, one version after the other; an empty one only shows that
-    the stream is alive. `viewing` is open as long as the stream is."""
+    """A stream of HTML versions from `parts`; an empty version only keeps the stream alive. The
+    context `viewing` is open as long as the stream."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-"""The snapshot that live pages show: read once for all viewers, however many there are.
+"""The snapshot of live pages, read once for all viewers.
 
 A snapshot is fresh for a few seconds. It is refreshed periodically while there are viewers, else on
-demand: the first viewer after a pause gets the last one, with its age, unless a new one is ready
-within a moment. One statement reads it, and every ten seconds one more reads the statistics counted
-since.
+demand: the first viewer after a pause gets the last snapshot, with its age, unless a new one is
+ready within a moment. One statement reads it, and every ten seconds another one reads the new
+statistics.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("outlast.service")
 
-REFRESH_INTERVAL_S = 4.0  # seconds
+REFRESH_INTERVAL_S = 4.0
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from .trends import trend_charts
 
 RATE_WINDOW_S = 60  # window of current rates
 STALE_PERIODS = 3  # audit periods after which its result is stale
-MAX_FINDINGS = 20  # that are listed
+MAX_FINDINGS = 20  # listed findings
 
 
 class OverviewQuery(RequestModel):

@@ -13,7 +13,7 @@ from . import flashes
 from .layout import layout_context
 from .templates import render
 
-# With "no-referrer", a browser would send no origin with our own forms.
+# With "no-referrer", a browser would send no origin with the dashboard's own forms.
 HEADERS = {"referrer-policy": "same-origin", "vary": "Cookie"}
 
 

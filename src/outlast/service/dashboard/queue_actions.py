@@ -26,7 +26,7 @@ from .pages import action_route, page_route
 
 
 class KeepForm(QueueBody):
-    keep: Reason = ""  # a duration as typed; empty: as all other queues
+    keep: Reason = ""  # a duration as typed; empty: the general retention
 
 
 async def ask_pause_queue(call: RequestContext) -> Response:
@@ -54,7 +54,7 @@ async def ask_keep_queue(call: RequestContext) -> Response:
     confirmation = _confirmation(call, "keep", consequence)
     settings = await call.ol.store.arun(report.queue_settings)
     now = settings[call.query.queue].keep if call.query.queue in settings else None
-    hint = "Such as 30m, 2h or 1d; blank: as all other queues."
+    hint = "Such as 30m, 2h or 1d; blank: as long as all other queues."
     blank = FormField("keep", "Keep them for", "" if now is None else compact_duration(now), hint)
     title = f"How long does {call.query.queue} keep ended jobs?"
     return await confirmation_page(

@@ -1,4 +1,4 @@
-"""The page of recoveries: lost workers, their jobs, and how soon the jobs ran again."""
+"""The page of recoveries: lost workers, their jobs, and the time until the jobs ran again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_COUNTED = 1000  # then "1,000+" is shown
 
 DEATH_SIGNS = {
     "lock": "its liveness lock was free",
-    "exit": "its supervisor saw it exit",
+    "exit": "its supervisor detected its exit",
     "lease": "its leases expired",
 }
 

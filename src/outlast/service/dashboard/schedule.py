@@ -1,4 +1,4 @@
-"""The schedule: jobs due next, first attempts and retries alike."""
+"""The schedule page: jobs that are due next, first attempts and retries alike."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def schedule_page(call: RequestContext) -> Response:
 async def _due_page(
     call: RequestContext, params: SchedulePageQuery
 ) -> tuple[list[Job], DueCursor | None]:
-    """A page of jobs that are due, as many as are found in time, and the next position."""
+    """A page of the due jobs that are found in time, and the next position."""
     found: list[Job] = []
     position: DueCursor | None = params.after
     deadline = time.monotonic() + SEARCH_BUDGET_S

@@ -55,7 +55,7 @@ def _line(one: Schedule, now: float) -> ScheduleLine:
 
 
 def _cells(spec: ScheduleSpec, one: Schedule, now: float) -> list[int]:
-    """At most one tick per cell is computed: a schedule may have thousands."""
+    """The cells with a tick. At most one tick per cell is computed: there may be thousands."""
     if one.next_at is None:
         return []
     cells: list[int] = []

@@ -38,7 +38,7 @@ class TimelineBar:
 
 @dataclass(frozen=True, slots=True)
 class TimelineGap:
-    """A time that the job waited, and did not hold a worker."""
+    """A time in which the job waited without a worker."""
 
     left: float
     width: float
@@ -72,7 +72,7 @@ def attempt_views(job: Job, attempts: Sequence[Attempt], now: float) -> list[Att
 
 
 def _current_attempt(job: Job, now: float) -> Iterator[AttemptView]:
-    """The running or successful attempt, from the job; only others have a row of their own."""
+    """The running or successful attempt, read from the job: only other attempts have rows."""
     if job.state in (State.RUNNING, State.SUCCEEDED) and job.started_at is not None:
         took = _span(job.started_at, job.finished_at, now)
         yield AttemptView(

@@ -94,7 +94,7 @@ async def do_revoke_token(call: RequestContext) -> Response:
 
 
 def _require_all_queues(call: RequestContext) -> None:
-    """A token restricted to some queues must not create one without the restriction."""
+    """Refuse a token restricted to some queues: it must not create one without the restriction."""
     if call.who.queues is not None:
         raise Forbidden("this concerns all queues: use a token that is not restricted to some")
 

@@ -13,12 +13,12 @@ from .charts import Chart, Series, chart
 from .formatting import duration, plural
 from .ranges import Range, RangeStep, Steps
 
-MAX_QUEUE_LINES = 5  # the others share one
+MAX_QUEUE_LINES = 5  # further queues share one line
 
 
 @dataclass(frozen=True, slots=True)
 class TrendPoint:
-    """One point of every line. `lines` is None where nothing was counted."""
+    """One point of every line. `lines` is None without counts."""
 
     seconds: int
     lines: list[StatisticsRow] | None
@@ -79,7 +79,7 @@ def _spans(shown: list[TrendPoint], over: Range, name: str, title: str, about: s
 
 
 def _depth(shown: list[TrendPoint], over: Range) -> Chart:
-    """Ready jobs by queue: the deepest by themselves, the rest together."""
+    """Ready jobs by queue: the deepest queues separately, the others together."""
     weight: Counter[str] = Counter()
     for one in shown:
         for line in one.lines or []:

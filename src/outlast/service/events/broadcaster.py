@@ -1,7 +1,7 @@
 """Broadcast events: one reader of the store for all subscribers.
 
 A notification only triggers a poll of the store, in the order of positions. So a lost notification,
-connection or process costs time and no event.
+connection or process delays events, but loses none.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PAGE_SIZE = 500  # events per read
-JOBS_PER_QUERY = 1000  # jobs per query
+JOBS_PER_QUERY = 1000
 MAX_READERS = 4  # concurrent readers of history
 MIN_POLL_GAP_S = 0.02  # minimum seconds between two polls
-LINGER_S = 5.0  # seconds that it runs on after the last subscriber left
+LINGER_S = 5.0  # seconds until it stops after the last subscriber has left
 START_TIMEOUT_S = 5.0  # minimum seconds that the first subscriber waits for the start
 RESTORE_CHECK_INTERVAL_S = 5.0  # seconds between checks whether the sequence was set back
 
@@ -75,7 +75,7 @@ class Broadcaster:
         )
 
     def _bind_to_loop(self) -> None:
-        """Subscriptions of an event loop that has ended are gone with it."""
+        """Drop the subscriptions of an event loop that has ended."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             if self._loop is not None:
@@ -87,7 +87,7 @@ class Broadcaster:
         return self._streams_by_token.total()
 
     def refuse_beyond_limits(self, who: Principal) -> None:
-        """Raise if this caller may open no further stream."""
+        """Refuse a caller that may open no further stream."""
         of_token, of_tenant = self._streams_by_token[who.token], self._streams_by_tenant[who.tenant]
         EVENT_STREAMS.check(self.settings, who, self.subscribers, of_token, of_tenant)
 
@@ -118,7 +118,7 @@ class Broadcaster:
             self._remove(subscriber)
 
     async def go_live(self, subscriber: Subscriber) -> int:
-        """Deliver from now on. The subscriber reads events up to the returned position itself."""
+        """Start delivery. The subscriber reads events up to the returned position itself."""
         async with asyncio.timeout(max(START_TIMEOUT_S, self.settings.events_keep_alive)):
             await self._ready.wait()
         self._remove(subscriber)
@@ -165,15 +165,15 @@ class Broadcaster:
             return not (await self._store.arun(events.page_of_job, job, after, None, 1)).events
 
     def wake(self) -> None:
-        """Notified within this process."""
+        """Poll soon: a notification within this process."""
         self._wakeup.set()
 
     def open(self) -> None:
-        """Accept streams, after a shutdown too."""
+        """Accept streams, also after a shutdown."""
         self.closing.clear()
 
     def close(self) -> None:
-        """Shutdown: every stream ends cleanly, to be resumed elsewhere."""
+        """At shutdown, end every stream cleanly, to be resumed elsewhere."""
         self.closing.set()
 
     async def run(self) -> None:
@@ -214,16 +214,16 @@ class Broadcaster:
         self._ready.clear()
 
     async def _find_start(self) -> None:
-        """The first subscriber waits until the start position is known: after all events that were
-        stored while there was no subscriber."""
+        """Find the start position, for which the first subscriber waits: after all events that were
+        stored without subscribers."""
         if not self._ready.is_set():
             await self._assign_positions()
             self._position = await self._store.arun(events.last_position)
             self._ready.set()
 
     async def _assign_positions(self) -> None:
-        """Deliver what is committed by now. Later events are not waited for: under load there are
-        always some."""
+        """Assign positions to events committed by now, but not to later ones: under load this would
+        never end."""
         while (await self._store.arun(events.assign_positions))[
             0
         ] >= events.MAX_POSITIONS_PER_BATCH:
@@ -237,7 +237,7 @@ class Broadcaster:
         self._wakeup.clear()
 
     async def _listen(self) -> None:
-        """When it gets through after an outage, its first notification ends the poll's pause."""
+        """Listen for notifications. The first one after an outage ends the pause of the poll."""
         backoff = self._watch_backoff
 
         def notified() -> None:
@@ -253,7 +253,7 @@ class Broadcaster:
             await asyncio.sleep(backoff.failed())
 
     async def poll(self) -> None:
-        """One pass. Job states are read first, so that all events before a job's end are delivered
+        """Poll once. Job states are read first, so that all events before a job's end are delivered
         before the end. A job that was redriven meanwhile has not ended."""
         self._tick += 1
         jobs = {*self._followers_of_job, *self.feeds.jobs()}

@@ -22,7 +22,7 @@ _EVENT_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 class EventFrame:
     """A frame, encoded when the first subscriber needs it and cached for all.
 
-    One without an `id` is of the moment: it is not part of what can be resumed.
+    A frame without an `id` is transient: it is not repeated when the stream is resumed.
     """
 
     def __init__(self, kind: str, content: Mapping[str, object], id: str | None = None) -> None:
@@ -38,7 +38,7 @@ class EventFrame:
 
     @cached_property
     def sse(self) -> bytes:
-        # EventSource's own names, and kinds that are no word, are sent as plain messages.
+        # Kinds that are EventSource's own names, or not valid names, are sent as plain messages.
         named = _EVENT_NAME.fullmatch(self.kind) and self.kind not in _RESERVED_NAMES
         return sse_event(self.text, event=self.kind if named else None, id=self.id)
 
@@ -109,24 +109,24 @@ def end_frame(job: str, status: JobStatus | None, position: int) -> EventFrame:
 
 
 def cut_frame(reason: str, position: int | str) -> EventFrame:
-    """The stream ends here and can be resumed; everything up to here was sent."""
+    """The end of a connection: everything up to here was sent, and the stream can be resumed."""
     return EventFrame("cut", {"reason": reason, "after": str(position)})
 
 
 def reset_frame(requested: int, position: int) -> EventFrame:
-    """The reader's position is beyond the end: the sequence was set back, and continues after this
-    position. Events that it read beyond are not in the sequence."""
+    """The notice that the sequence was set back below the reader's position, and continues after
+    this one. Later events that the reader received are not in the sequence."""
     return EventFrame("reset", {"asked": str(requested)}, str(position))
 
 
 def retry_bytes(retry: float, media: str) -> bytes:
-    """The first frame: how long to wait before a reconnect."""
+    """The first frame: the wait before a reconnect."""
     return sse_retry(retry) if media == SSE else b""
 
 
 def keep_alive_bytes(position: int | None, media: str) -> bytes:
-    """Keeps an idle stream open, and tells the position that it has reached, so that a resumed
-    stream skips unwanted events. Browsers dispatch no event for it."""
+    """A frame that keeps an idle stream open and has its position, so that a resumed stream skips
+    filtered events. Browsers dispatch no event for it."""
     if media == NDJSON:
         content = {} if position is None else {"id": str(position)}
         return (json.dumps({**content, "kind": "keep-alive"}) + "\n").encode()

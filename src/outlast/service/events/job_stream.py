@@ -1,5 +1,4 @@
-"""The response to a request that follows the output of a job: what is stored, then live, then the
-end."""
+"""The stream of a job's output: stored output, then live output, then the end."""
 
 from __future__ import annotations
 
@@ -37,8 +36,8 @@ class JobOutputStream(EventStream):
                 batch = await self._next(send, feed, batch.more)
 
     async def _next(self, send: Send, feed: StreamFeed, more: bool) -> StreamBatch:
-        """What follows: from the store if the feed does not reach back so far, else from the feed
-        when it has something new."""
+        """The next output: from the store if the feed does not reach back that far, else from the
+        feed when it has new rows."""
         while not more and feed.reaches(self._reader.cursor):
             if (page := feed.page(self._reader.cursor)) is not None:
                 batch = self._reader.take(page)

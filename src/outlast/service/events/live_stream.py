@@ -1,7 +1,7 @@
-"""A stream that reads for itself: of starts and successes, or of one flow.
+"""A live stream with its own reads: starts and successes, or the events of one flow.
 
-Stored events of all jobs are read once for all who follow (`broadcaster`). What is read from the
-jobs themselves depends on what was asked for, and few ask for it.
+Stored events are read once for all subscribers (`broadcaster`). These streams read the jobs
+themselves, by their own filters, and are few.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Open the stream of a job or a flow: find it, and where its reader was."""
+"""Opening of streams: finds the job or flow, and the position of its reader."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ END = "-end"  # the id of an end
 async def open_job_stream(
     call: StreamCaller, job: str, after: str | None, kinds: frozenset[str], media: str
 ) -> EventStream | None:
-    """From the job's first event, or from the caller's position, to its last; None, if the caller
-    has received the end."""
+    """A job's events from the first one, or from the caller's position, to its end; None if the
+    caller has received the end."""
     broadcaster, who = admit(call), call.who
     standing = await broadcaster.job_status(job, who.tenant)
     if standing is None or not who.can_access(standing.queue):
@@ -42,8 +42,8 @@ async def open_job_stream(
 async def open_flow_stream(
     call: StreamCaller, flow: str, after: str | None, kinds: frozenset[str], media: str
 ) -> LiveEventStream | None:
-    """From the flow's first event, or from the caller's position, to its end; None, if the caller
-    has received the end."""
+    """A flow's events from the first one, or from the caller's position, to its end; None if the
+    caller has received the end."""
     broadcaster, who = admit(call), call.who
     text = check_position(after) or "0"
     await broadcaster.read(flow_in_reach, flow, who.reach)
@@ -56,7 +56,7 @@ async def open_flow_stream(
 async def open_output(
     call: StreamCaller, job: str, after: str | None, media: str
 ) -> JobOutputStream | None:
-    """A job's output from its beginning, or from the caller's position, to its end; None, if the
+    """A job's output from its beginning, or from the caller's position, to its end; None if the
     caller has received the end."""
     broadcaster, who = admit(call), call.who
     if after is not None and not re.fullmatch(STREAM_CURSOR, after):

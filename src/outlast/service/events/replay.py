@@ -4,9 +4,8 @@
              ▲                                                                          │
              └──────────── it was too slow, and its buffer was emptied ◀────────────────┘
 
-The broadcaster delivers what comes after a position that the subscriber has yet to reach; the
-events between are read from the store. An event that arrives both ways is sent once, by its
-position.
+The broadcaster delivers events after a position ahead of the subscriber; the events between are
+read from the store. An event that arrives both ways is sent once, by its position.
 
 A restored backup may set the sequence back: a subscriber beyond its end gets a `reset`, and
 continues from there.
@@ -42,7 +41,7 @@ class Replay:
         self._sent_position = 0
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Chunks; none ends within an event."""
+        """The chunks of the stream, each with whole events."""
         subscriber, media = self._subscriber, self._subscriber.media
         retry = self._broadcaster.settings.events_retry * random.uniform(0.75, 1.25)
         yield frames.retry_bytes(retry, media) + self._initial_status()
@@ -60,7 +59,7 @@ class Replay:
                 return
 
     def _initial_status(self) -> bytes:
-        """The state of its job first; its end comes last."""
+        """The state of its job, sent first."""
         if self._status is None or self._status.final:
             return b""
         self._subscriber.status_changed(self._status)
@@ -78,7 +77,7 @@ class Replay:
                 yield part
 
     async def _check_restored(self) -> bytes:
-        """A position beyond the end would receive nothing until the sequence reaches it: reset
+        """Reset a position beyond the end, which would receive nothing until the sequence reaches
         it."""
         requested, last = self._subscriber.position, await self._broadcaster.last_position()
         if requested <= last:
@@ -87,7 +86,7 @@ class Replay:
         return frames.reset_frame(requested, last).encoded(self._subscriber.media)
 
     async def _history(self) -> AsyncIterator[bytes]:
-        """From its position to the current end of the store."""
+        """The events from its position to the current end of the store."""
         more = True
         while more:
             page = await self._broadcaster.history(
@@ -98,7 +97,7 @@ class Replay:
             more = page.more
 
     def _encode(self, page: EventPage) -> Iterator[bytes]:
-        """Its position is always that of the delivered events."""
+        """Encode a page; the position advances with the delivered events."""
         subscriber, part = self._subscriber, bytearray()
         for event in page.events:
             if subscriber.filter.matches(event):
@@ -112,7 +111,7 @@ class Replay:
             yield bytes(part)
 
     async def _live(self) -> AsyncIterator[bytes]:
-        """Until its job has ended, or the subscriber was too slow."""
+        """The live events, until the job has ended or the subscriber was too slow."""
         subscriber = self._subscriber
         while subscriber.live:
             if part := subscriber.take(CHUNK_BYTES):

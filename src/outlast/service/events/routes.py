@@ -1,4 +1,4 @@
-"""The routes of events: of one job, or of all that a caller may see."""
+"""The routes of events: of one job, of a flow, or of all jobs that a caller may see."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class EventsQuery(JobEventsQuery):
     after: str | None = AFTER_LIVE
     queue: str = NAMES_FIELD
     task: str = NAMES_FIELD
-    state: str = Field("", max_length=200, description="the job's new state, as the event has it")
+    state: str = Field("", max_length=200, description="the job's new state in the event")
 
 
 async def job_events(call: RequestContext) -> Response | None:
-    """From the job's first event, or from the caller's position, to its last; else 204, after
-    which browsers do not reconnect."""
+    """The events of a job from the first, or from the caller's position, to its end; 204 after the
+    end, so that browsers do not reconnect."""
     job = job_id(call.request.path_params["id"])
     return await open_job_stream(call, job, _after(call), _names(call.query.kind), _media(call))
 
@@ -84,7 +84,7 @@ async def job_stream(call: RequestContext) -> Response | None:
 
 
 async def all_events(call: RequestContext) -> Response:
-    """From now on, or from the caller's position."""
+    """The events of all jobs from now on, or from the caller's position."""
     admit(call)
     params, after = call.query, check_position(_after(call))
     event_filter = EventFilter(
@@ -102,7 +102,7 @@ async def all_events(call: RequestContext) -> Response:
 
 
 async def flow_events(call: RequestContext) -> Response | None:
-    """As of a job."""
+    """The events of a flow's jobs, like those of a job."""
     flow = flow_id_of(call)
     return await open_flow_stream(call, flow, _after(call), _names(call.query.kind), _media(call))
 

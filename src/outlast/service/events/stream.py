@@ -1,7 +1,7 @@
 """The response to a request that follows events.
 
-However it ends (the job, the client, a stalled connection, a revoked token, the server's shutdown),
-its subscription is released.
+Its subscription is always released: at the end of the job, and when the client disconnects or
+stalls, the token is revoked, or the server shuts down.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from .subscriber import Subscriber
 
 
 def admit(call: StreamCaller) -> Broadcaster:
-    """The broadcaster, if it has room for one more subscriber; else the caller is refused for
-    now."""
+    """The broadcaster, if it has room for one more subscriber; else refuse the caller."""
     broadcaster = call.broadcaster
     if broadcaster.closing.is_set():
         raise Unavailable("the server is shutting down", wait=5.0)
@@ -52,7 +51,7 @@ class EventStream(StreamResponse):
         self._subscriber: Subscriber
 
     def acquire(self, held: ExitStack) -> None:
-        admit(self._call)  # others may have subscribed while this request was looked up
+        admit(self._call)  # again: others may have subscribed since
         self._subscriber = held.enter_context(
             self._broadcaster.subscription(self._filter, self._media, self._call.who.token)
         )

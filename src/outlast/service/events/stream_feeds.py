@@ -1,7 +1,7 @@
-"""Feeds: the output of jobs that are followed, read once for all their followers.
+"""Feeds: the output of followed jobs, read once for all followers.
 
     store ─ one read for all jobs ─▶ feed of a job: its last rows, bounded ─▶ followers
-      └──────────── a follower that is behind the feed reads for itself ──────────▲
+      └──────────── a follower behind the feed reads the store itself ────────────▲
 
 A feed has no buffer per follower: each takes rows from its own position on, at its own pace.
 """
@@ -18,7 +18,7 @@ from ...ops.events import JobStatus
 from ...ops.streams import StreamPage
 from . import frames
 
-FEED_BYTES = 256_000  # of one job's output that is kept for followers
+FEED_BYTES = 256_000  # of one job's output, kept for followers
 MAX_ENCODED_BYTES = 4 * FEED_BYTES  # of its frames
 ROWS_PER_READ = 200  # of all jobs together
 
@@ -26,7 +26,7 @@ ReadRows = Callable[[Mapping[str, StreamCursor], int], Awaitable[list[tuple[str,
 
 
 class StreamFeed:
-    """The last output of one job. All rows after `start`, up to `head`, are here."""
+    """The last output of one job: all rows after `start` up to `head`."""
 
     def __init__(self, job: str, cursor: StreamCursor) -> None:
         self.followers = 0
@@ -52,36 +52,36 @@ class StreamFeed:
             self._forget_frames()
 
     def publish(self, status: JobStatus | None, *, changed: bool) -> None:
-        """All rows before this status have been pushed."""
+        """Publish a status, after all rows before it were pushed."""
         known, self._polled, self._status = (self._polled, self._status), True, status
         if changed or known != (True, status):
             self._news.set()
             self._news = asyncio.Event()
 
     def reset(self) -> None:
-        """A backup was restored, and positions begin again."""
+        """Drop all rows: a backup was restored, and positions begin again."""
         self.head = self._start = StreamCursor()
         self._rows.clear()
         self._forget_frames()
         self._bytes = 0
 
     def include(self, cursor: StreamCursor) -> None:
-        """A follower has read the store up to this position. If the feed began beyond it, at a
-        position that another follower has made up, and has nothing yet, it begins here."""
+        """Include a follower that has read the store up to this position. A feed without rows that
+        began later, at an invalid position of another follower, begins here instead."""
         if not self._rows and cursor < self._start:
             self.head = self._start = cursor._replace(item=0)
 
     def reaches(self, cursor: StreamCursor) -> bool:
-        """Whether the feed has all that follows a position; else a follower reads the store."""
+        """Whether the feed has all rows after a position; else a follower reads the store."""
         return cursor >= self._start
 
     def page(self, cursor: StreamCursor) -> StreamPage | None:
-        """What follows a position; None: the feed has not been read yet."""
+        """The rows after a position; None: the feed has not been read yet."""
         rows = [row for row in self._rows if (row.fence, row.n) >= (cursor.fence, cursor.n)]
         return StreamPage(self._status, rows, more=False) if self._polled else None
 
     async def wait(self, seconds: float) -> bool:
-        """Wait for something new; False: there was nothing."""
+        """Wait for changes; returns whether there were any."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -94,7 +94,7 @@ class StreamFeed:
         if (known := self._encoded.get(key)) is not None:
             return known
         frame = frames.chunk_frame(self._job, chunk).encoded(media)
-        if self._encoded_bytes > MAX_ENCODED_BYTES:  # of old output, which followers read again
+        if self._encoded_bytes > MAX_ENCODED_BYTES:  # drop frames of old output
             self._forget_frames()
         self._encoded[key] = frame
         self._encoded_bytes += len(frame)
@@ -117,7 +117,7 @@ class StreamFeeds:
 
     @contextmanager
     def follow(self, job: str, cursor: StreamCursor) -> Iterator[StreamFeed]:
-        """A follower that has read the store up to this position."""
+        """The feed of a job, for a follower that has read the store up to this position."""
         feed = self._feeds.get(job)
         if feed is None:
             feed = self._feeds[job] = StreamFeed(job, cursor)
@@ -131,8 +131,8 @@ class StreamFeeds:
                 del self._feeds[job]
 
     async def poll(self, statuses: Mapping[str, JobStatus | None]) -> None:
-        """One pass, after the states of the jobs were read: so all output of a job that has ended
-        is pushed before its end."""
+        """Poll once, after the states of the jobs were read, so that all output of an ended job is
+        pushed before its end."""
         feeds = {job: feed for job, feed in self._feeds.items() if job in statuses}
         for job, feed in feeds.items():
             if (status := statuses[job]) is not None and status.fence < feed.head.fence:

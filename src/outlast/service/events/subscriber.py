@@ -28,19 +28,19 @@ class Subscriber:
         self.over = False  # its job has ended: nothing follows after the buffer
         self.status: JobStatus | None = None  # its job, once ended; None: deleted
         self._fed_until = 0  # all events up to here were buffered, or filtered out
-        self._last_own = 0  # the last event of its job, filtered out or not
+        self._last_own = 0  # the last event of its job, even if filtered out
         self._sent_status: tuple[str, int] | None = None
         self._max_frames, self._max_bytes = max_frames, max_bytes
         self._buffer: deque[tuple[int | None, bytes]] = deque()
         self._bytes = 0
 
     def go_live(self, position: int, tick: int) -> None:
-        """The broadcaster delivers from here on."""
+        """Start to receive events from the broadcaster, after this position."""
         self.live, self.since, self._fed_until = True, tick, position
         self.over = False
 
     def push(self, event: StoredEvent, frame: EventFrame) -> None:
-        """Called by the broadcaster, in order."""
+        """Called by the broadcaster: buffer an event, in order."""
         if not self.live or event.position <= self._fed_until:
             return
         self._fed_until = self._last_own = event.position
@@ -81,7 +81,7 @@ class Subscriber:
         while self._buffer and (not parts or size + len(self._buffer[0][1]) <= max_bytes):
             position, part = self._buffer.popleft()
             self._bytes -= len(part)
-            if position is None or position > self.position:  # else read from the store before
+            if position is None or position > self.position:  # otherwise read from the store before
                 self.position = position or self.position
                 parts.append(part)
                 size += len(part)
