@@ -50,12 +50,12 @@ def test_an_outage_at_the_start_is_told_once_and_so_is_its_end(
     url = re.search(r"http://127\.0\.0\.1:\d+", served.output())
     assert url, served.output()
     proxy.accept()
-    patiently(lambda: "the database answers again" in served.output())
+    patiently(lambda: "the database responds again" in served.output())
     answer = httpx.get(f"{url[0]}/api/v1/jobs", timeout=30, trust_env=False)
     assert answer.status_code == 200
     served.terminate()
     assert served.wait(20) == 0
-    assert served.output().count("the database answers again") == 1
+    assert served.output().count("the database responds again") == 1
     assert "Traceback" not in served.output()
 
 

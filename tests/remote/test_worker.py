@@ -273,7 +273,7 @@ async def test_a_server_that_makes_no_sense_is_one_that_is_away(
 ) -> None:
     """R142: the worker tries again, and does not end."""
     worker = RemoteWorker("http://127.0.0.1:1", None, ol, spool=tmp_path)
-    with pytest.raises(ServerUnavailable, match="strange"):
+    with pytest.raises(ServerUnavailable, match="invalid frame"):
         worker.worker.source.take_frame(frame)
 
 

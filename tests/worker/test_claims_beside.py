@@ -181,7 +181,7 @@ async def test_a_worker_that_stops_releases_what_is_under_way(
             before = len(ran)
         await aeventually(lambda: not worker.in_flight)
     assert len(ran) == before
-    assert not worker.source._under_way
+    assert not worker.source._pending
     counts = ol.counts()
     assert counts["succeeded"] == len(ran) == len(set(ran)) < number
     assert counts["ready"] == number - len(ran)

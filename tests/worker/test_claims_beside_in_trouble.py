@@ -44,7 +44,7 @@ async def test_a_claim_that_fails_beside_another_costs_no_job_a_second_run(
         exchange, worker.sink._finish_and_claim = worker.sink._finish_and_claim, lose_one
         worker._backoff.first = 60.0
         await aeventually(lambda: worker.counts["turn_failed"])
-        assert not worker.source._under_way
+        assert not worker.source._pending
         worker.on_answer()
         await succeeded(worker, number)
     assert sorted(ran) == list(range(number))
@@ -106,7 +106,7 @@ async def test_a_look_for_queues_that_fails_beside_a_claim_leaves_none_of_its_jo
         answer, worker.source.poller._find_pending = worker.source.poller._find_pending, look
         worker._backoff.first = 60.0
         await aeventually(lambda: worker.counts["turn_failed"])
-        assert failed and not worker.source._under_way
+        assert failed and not worker.source._pending
         worker.on_answer()
         await succeeded(worker, number)
     assert sorted(ran) == list(range(number))

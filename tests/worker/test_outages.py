@@ -70,8 +70,8 @@ async def outage(
         assert await far.aresult((await quick.aenqueue()).id, timeout=40) == "quick"
         assert time.monotonic() - before < 30 + SLACK
         await aeventually(lambda: worker._backoff.failures == 0)
-        await aeventually(lambda: "the database answers again, after" in caplog.text)
-        assert caplog.text.count("answers again") == 1
+        await aeventually(lambda: "the database responds again, after" in caplog.text)
+        assert caplog.text.count("responds again") == 1
         for job in await far.ajobs(state="running"):
             await far.acancel(job.id)
             await ended(far, job, timeout=40)
@@ -231,5 +231,5 @@ def test_an_outage_is_logged_when_it_begins_lasts_and_ends(
     assert [record.getMessage() for record in caplog.records] == [
         "The database cannot be reached: refused; next try in 1.0 s",
         "The database cannot be reached: refused; away for 90.0 s; next try in 30.0 s",
-        "the database answers again, after 90.0 s",
+        "the database responds again, after 90.0 s",
     ]

@@ -43,7 +43,7 @@ async def test_an_unknown_task_is_left_for_others_and_reported(
         now = await ol.ajob(job.id)
         assert (now.state, now.attempt, now.failures, now.crashes) == ("ready", 0, 0, 0)
     said = [record for record in caplog.records if "tomorrow" in record.getMessage()]
-    assert len(said) == 1 and "left for others" in said[0].getMessage()
+    assert len(said) == 1 and "left for other workers" in said[0].getMessage()
 
     with Outlast(database.url, schema=database.schema) as newer:
 

@@ -7,15 +7,15 @@ In reading order:
 
     (protocol      the wire format, which the server shares)
     http_client    the connection to the server: one stream down, reports up
-    worker         the worker, put together from these parts
-    session        what the parts share: the connection, tokens, the spool
-    source         offers down the stream; accepts and starts jobs
-    announcer      schedules of its code, for the server to fire
-    capacity       how many jobs it can take
-    reporter       outcomes, acceptances and events on their way to the server
-    spool          events on disk until the server has them
+    worker         the worker, assembled from these parts
+    session        state shared by the parts: the connection, tokens, the spool
+    source         receives offers on a stream; accepts and starts jobs
+    announcer      announces schedules of its code, which the server fires
+    capacity       the number of jobs that it can accept
+    reporter       sends outcomes, acceptances and events to the server
+    spool          events on disk until the server has stored them
     leases         renewals, in the heartbeat thread
-    steps_client   operations that handlers ask for: steps, results
+    steps_client   operations of handlers: steps, results
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The schedules of a remote worker's code, announced to the server, which fires them."""
+"""Announcer: announces the schedules of a remote worker's code to the server, which fires them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .http_client import PayloadRejected, ServerClient
 
 log = logging.getLogger("outlast.worker")
 
-LOOK_INTERVAL_S = 30.0  # for schedules declared since: a look into memory, not a request
+CHECK_INTERVAL_S = 30.0  # for newly declared schedules: a check in memory, without a request
 
 
 class ScheduleAnnouncer:
@@ -27,8 +27,8 @@ class ScheduleAnnouncer:
         self._registry = registry
         self._announced: dict[str, ScheduleDefinition] = {}
         self._tried: dict[str, ScheduleDefinition] = {}  # announced, or refused by the server
-        self._announce_at = -math.inf  # again, although nothing has changed
-        self.loop = Loop("the announcement of schedules", self.run_once, LOOK_INTERVAL_S)
+        self._announce_at = -math.inf  # next announcement without changes
+        self.loop = Loop("the announcement of schedules", self.run_once, CHECK_INTERVAL_S)
 
     async def run_once(self) -> None:
         declared = dict(self._registry.schedules)
@@ -40,15 +40,15 @@ class ScheduleAnnouncer:
         except (ServerRefused, PayloadRejected) as error:
             log.warning(
                 "the %d schedules of this app are not announced: %s Use a token with the scopes"
-                " work and enqueue for all tenants, or declare them in an app beside the database",
+                " work and enqueue for all tenants, or declare them in an app with the database",
                 len(declared), error,
             )  # fmt: skip
         self._tried = declared
         self._announce_at = time.monotonic() + ANNOUNCE_INTERVAL_S / 2
 
     async def _announce(self, declared: dict[str, ScheduleDefinition]) -> None:
-        """Content the first time and after a change; later only names, because a newer deployment
-        may have changed the content since."""
+        """Announce the content first and after changes, and otherwise only names, because a newer
+        deployment may have changed the content."""
         if declared == self._announced:
             await self._send("names", [json.dumps(name) for name in sorted(declared)])
             return

@@ -1,7 +1,7 @@
 """Capacity of a remote worker: the jobs that it may accept, and those that it prefetches.
 
-If handlers are short, offers are accepted while others run, and the server is asked for the next
-ones already; otherwise worker and server would wait for each other and for the network.
+If handlers are short, offers are accepted while other jobs run, and further offers are requested
+from the server; otherwise worker and server would wait for each other and for the network.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RemoteCapacity:
         return max(0, self.free_slots() + ahead * self._concurrency - waiting)
 
     def free_slots(self) -> int:
-        """The number of slots without a handler that runs."""
+        """The number of slots without a running handler."""
         taken = self._in_flight.slots + self._runner.batches.slots + self._runner.abandoned_threads
         return self._concurrency - taken
 

@@ -1,4 +1,4 @@
-"""Events and streamed output on their way to the server, through a spool on disk."""
+"""Event sender: sends events and streamed output to the server, through a spool on disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("outlast.worker")
 
 
 class QueuedEvent(NamedTuple):
-    """An event, ready to be sent, and where it ends in the spool."""
+    """An encoded event, and its end in the spool."""
 
     text: str
     end: int
@@ -29,8 +29,8 @@ class QueuedEvent(NamedTuple):
 
 
 class EventSender:
-    """`send` sends items to the server, and returns its answers. `renew_now` is called when the
-    server says that a claim is lost."""
+    """Sends events. `send` sends items to the server, and returns its responses. `renew_now` is
+    called when a response says that a claim is lost."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class EventSender:
         return self._streams.due_in()
 
     def add(self, claim: Claim, kind: str, data: str, n: int | None = None) -> bool:
-        """From any thread: write it to disk first, then queue it. Chunks of output gather until
+        """From any thread: write an event to disk, then queue it. Chunks of output gather until
         they are due."""
         if kind == STREAM and n is None:
             return self._streams.add(claim, data)
@@ -70,8 +70,9 @@ class EventSender:
         return True
 
     def _queue(self, claim: Claim, kind: str, data: str, n: int | None) -> None:
-        with self._queue_lock:  # one number each; and in the order of the file, or one that is
-            # acknowledged would stand for another that was not sent
+        # Unique numbers, in the order of the file: otherwise the acknowledgement of one event could
+        # include another that was not sent.
+        with self._queue_lock:
             if n is None:
                 n = self._next_number.get(claim.claim_key, 0)
             self._next_number[claim.claim_key] = n + 1
@@ -87,25 +88,25 @@ class EventSender:
         self._queue(claim, STREAM, data, None)
 
     def end(self, claim: Claim) -> None:
-        """The claim has ended: all that it streamed goes with the next round."""
+        """The claim has ended: its streamed output is sent with the next flush."""
         self._streams.seal_all(claim, last=True)
 
     def forget(self, hold: ClaimKey) -> None:
         self._next_number.pop(hold, None)
 
     async def flush(self) -> None:
-        if not self._queued:  # else the server is behind, and chunks gather
+        if not self._queued:  # otherwise the server is slow: let chunks gather
             self._streams.seal_due()
         await self._send_all()
 
     async def send_output(self, claim: Claim) -> None:
-        """Return when the server has all that a claim has streamed."""
+        """Send all output of a claim; returns when the server has it."""
         self._streams.seal_all(claim)
         if any(event.output_of == claim.claim_key for event in tuple(self._queued)):
             await self._send_all()
 
     async def _send_all(self) -> None:
-        """Send all events so far; those without acknowledgement are sent again."""
+        """Send all queued events; unacknowledged ones stay queued."""
         if self._queued:
             async with self._sending:  # one at a time: by the worker's loop, or by steps
                 await self._send_queued()
@@ -130,7 +131,7 @@ class EventSender:
             return
         self._counts["events_dropped"] += 1
         if answer["status"] == "lost":
-            log.info("an event is not kept: the claim under which it was said is lost")
-            self._renew_now()  # which learns of all that is lost, and stops it
+            log.info("an event is dropped: its claim is lost")
+            self._renew_now()  # a renewal finds all lost claims, and stops their jobs
         else:
             log.warning("an event cannot be stored: %s", answer["reason"])

@@ -1,4 +1,4 @@
-"""The connection to a server. Its errors are either worth a retry or final."""
+"""HTTP client: the connection to a server. Its errors are either transient or final."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     import httpx
 
-CONNECT_TIMEOUT_S = 10.0  # seconds
-CALL_TIMEOUT_S = 20.0  # seconds that one call may take
+CONNECT_TIMEOUT_S = 10.0
+CALL_TIMEOUT_S = 20.0  # for one call
 
 
 class PayloadRejected(OutlastError):
@@ -35,7 +35,7 @@ class PayloadRejected(OutlastError):
 
 
 class ServerClient:
-    """One for each event loop: its connections cannot be shared with another loop."""
+    """A client for one event loop: its connections cannot be shared with another loop."""
 
     def __init__(self, server: str, token: str | None) -> None:
         self.server = _checked_url(server)
@@ -43,7 +43,7 @@ class ServerClient:
         self._client: httpx.AsyncClient | None = None
 
     def __repr__(self) -> str:
-        return f"<ServerClient {self.server}>"  # and no token
+        return f"<ServerClient {self.server}>"  # without the token
 
     def twin(self) -> ServerClient:
         return ServerClient(self.server, self._token)
@@ -121,7 +121,7 @@ def _parse(data: bytes) -> object:
 def _raise_for_status(status: int, text: str) -> None:
     if status < 300:
         return
-    detail = _detail(text) or f"it answered {status}"
+    detail = _detail(text) or f"it responded {status}"
     if status in {401, 403}:
         raise ServerRefused(reason=detail)
     if status == 409:

@@ -1,4 +1,5 @@
-"""Renewals by the server, on a line of their own, while the worker's event loop may be busy."""
+"""Leases of a remote worker: renewals by the server, on a connection of their own, even while the
+worker's event loop is busy."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 
 class RemoteLeases:
-    """The server does maintenance, and nobody holds a liveness lock for us: only leases count."""
+    """Renews claims at the server. The server does the maintenance, and a remote worker has no
+    liveness lock: only leases count."""
 
     def __init__(
         self, session: RemoteSession, shared: WorkerShared, runner: JobRunner, reporter: Reporter
@@ -38,7 +40,7 @@ class RemoteLeases:
         self._reporter = reporter
         self._listening: asyncio.Task[object] | None = None
         self._lock = LockedOut(shared.in_flight)
-        self._away = False  # the server, or the database behind it, when we last tried to renew
+        self._away = False  # whether the last renewal failed
 
     def open(self, listener: HeartbeatListener, watch: Loop) -> None:
         self._reported = listener
@@ -59,17 +61,17 @@ class RemoteLeases:
             self._listening.cancel()
 
     def restart_idle_watch(self) -> None:
-        """Renewals find out when the server is back."""
+        """No effect: renewals detect when the server is available again."""
 
     def notify(self, queues: set[str]) -> None:
-        """The server does."""
+        """No effect: the server notifies workers."""
 
     async def aclose(self) -> None:
         await self._client.close()
 
     async def renew(self) -> float | None:
         asked_at = time.monotonic()
-        away, self._away = self._away, True  # until we know better
+        away, self._away = self._away, True  # until the renewal succeeds
         fences = self._in_flight.fences()
         tokens = [(id, self._session.token_of(id, fence)) for id, fence in fences.items()]
         answers = await self._renew([token for _, token in tokens])
@@ -96,7 +98,7 @@ class RemoteLeases:
         return settings.renew_every / (4 if renewed.busy else 1)
 
     async def _renew(self, tokens: list[str]) -> list[AnswerFields]:
-        """In time to try once more on another connection."""
+        """Send renewals, with a timeout that leaves time for another try."""
         answers: list[AnswerFields] = []
         items = [encode_renewal(token) for token in tokens]
         limit = max_renewal_s(self._state.settings.lease)
@@ -105,7 +107,7 @@ class RemoteLeases:
                 for part in split_calls(items):
                     answers += (await self._client.post(REPORTS_PATH, encode_call(part)))["reports"]
         except TimeoutError as error:
-            raise ServerUnavailable(reason=f"no answer within {limit:.1f} s") from error
+            raise ServerUnavailable(reason=f"no response within {limit:.1f} s") from error
         return answers
 
     async def finish(self, transition: Transition) -> None:

@@ -1,8 +1,8 @@
-"""Outcomes, acceptances and events on their way to the server: together, as many as there are.
+"""Reporter: sends outcomes, acceptances and events to the server, all pending ones together.
 
-What is said of a job goes before its outcome, so a completion that the server took implies that it
-has the events. What the server will not take because of one report is sent in halves, until the one
-is found that is to blame; it becomes a failure that says so.
+Events of a job are sent before its outcome, so an accepted outcome implies that the server has the
+events. A call that the server refuses because of one report is halved until the faulty report is
+found, which becomes a failure with that reason.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class ReceivedOffer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """What decides on offers, and takes those that were accepted."""
+    """Callbacks that decide on offers and start accepted jobs."""
 
-    room: Callable[[], int]  # for how many jobs there is room
-    prefetch: Callable[[], int]  # how many more than there are slots the server should offer
-    start: Callable[[Sequence[Claim], float], None]  # accepted, and when we asked for them
+    room: Callable[[], int]  # the number of jobs to accept
+    prefetch: Callable[[], int]  # the number of offers to request beyond the slots
+    start: Callable[[Sequence[Claim], float], None]  # with accepted claims and the request's time
     renew_now: Callable[[], None]
 
 
@@ -78,17 +78,17 @@ class Reporter:
         self._decide = OutcomePolicy(registry).decide
         self._acceptance = acceptance
         self._finished = FinishedJobs(shared.in_flight, shared.metrics)
-        self.handlers_are_short = False  # handlers are short
+        self.handlers_are_short = False
         self._ended: list[InFlight] = []
-        self._waiting: list[InFlight] = []  # for a server that could not take them
+        self._waiting: list[InFlight] = []  # outcomes that the server could not store for now
         self._again_at = 0.0  # when to send these
         self._offers: deque[ReceivedOffer] = deque()
-        self._longest_event = 0.0  # seconds that a handler took, of those that ended last
+        self._longest_run = 0.0  # seconds, of handlers that ended since the last report
         self._events = EventSender(session, shared, self.send, acceptance.renew_now, stream_limit)
-        self._patience = Backoff(first=0.05, cap=5.0)  # where the server cannot take one for now
+        self._busy_backoff = Backoff(first=0.05, cap=5.0)  # of outcomes in `_waiting`
 
     def __len__(self) -> int:
-        """The number of items to send now: offers without room wait."""
+        """The number of items to send now, without offers for which there is no room."""
         accepting = min(len(self._offers), self._acceptance.room()) if self._offers else 0
         waiting = len(self._waiting) if time.monotonic() >= self._again_at else 0
         return len(self._ended) + accepting + len(self._events) + waiting
@@ -98,7 +98,7 @@ class Reporter:
 
     @property
     def set_aside_count(self) -> int:
-        """The server stores outcomes, or refuses them at once."""
+        """Always 0: the server stores outcomes, or refuses them at once."""
         return 0
 
     def reported(self) -> set[InFlight]:
@@ -107,7 +107,7 @@ class Reporter:
     def add(self, job: InFlight) -> None:
         self._events.end(job.claim)
         if job.began_at:
-            self._longest_event = max(self._longest_event, time.monotonic() - job.began_at)
+            self._longest_run = max(self._longest_run, time.monotonic() - job.began_at)
         self._ended.append(job)
         self._in_flight.free_slot(job)
 
@@ -153,8 +153,8 @@ class Reporter:
         accepting = self._next_offers()
         ended, self._ended = self._ended, []
         if ended:
-            self.handlers_are_short, self._longest_event = (
-                self._longest_event < SHORT_HANDLER_S,
+            self.handlers_are_short, self._longest_run = (
+                self._longest_run < SHORT_HANDLER_S,
                 0.0,
             )
         items += [encode_renewal(self._session.token(offer.claim)) for offer in accepting]
@@ -174,15 +174,15 @@ class Reporter:
             self._waiting = []
 
     def _delay(self, job: InFlight) -> None:
-        """The server cannot store it for now: send it again later."""
+        """Send an outcome again later that the server cannot store for now."""
         self._waiting.append(job)
         if len(self._waiting) == 1:
-            wait = self._patience.failed()
+            wait = self._busy_backoff.failed()
             self._again_at = time.monotonic() + wait
             asyncio.get_running_loop().call_later(wait, self._wakeup.set)
 
     def _encode(self, job: InFlight) -> str:
-        """An outcome in wire format. One that cannot be encoded becomes a failure with that
+        """An outcome in wire format. If it cannot be encoded, it becomes a failure with that
         reason."""
         assert job.transition is not None
         try:
@@ -219,10 +219,10 @@ class Reporter:
             return first + await self._send_part(part[half:], ahead)
         given: list[AnswerFields] = answer["reports"]
         if len(given) != len(part):
-            raise ServerUnavailable(reason="it answered fewer reports than it was sent")
+            raise ServerUnavailable(reason="its response has fewer reports than the request")
         return given
 
-    # What goes out
+    # Requests
 
     def encode_outcome(self, transition: Transition) -> str:
         definition = self._registry.get(transition.claim.task)
@@ -232,7 +232,7 @@ class Reporter:
             transition = transition._replace(trace=None)
         return encode_outcome(self._session.token(transition.claim), transition, policy, breaker)
 
-    # What comes back
+    # Responses
 
     def _apply_answers(self, ended: Sequence[InFlight], answers: Sequence[AnswerFields]) -> None:
         finished = Finished()
@@ -241,7 +241,7 @@ class Reporter:
             match answer["status"]:
                 case "ok" | "duplicate":
                     finished.accepted.append((job.transition, job.transition.to))
-                    self._patience.succeeded()
+                    self._busy_backoff.succeeded()
                 case "busy":
                     self._delay(job)
                 case "refused" if job.transition.outcome is Outcome.SUCCEEDED:

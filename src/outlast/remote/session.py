@@ -14,18 +14,18 @@ class RemoteSession:
     def __init__(
         self, name: str, client: ServerClient, in_flight: InFlightJobs, folder: Path
     ) -> None:
-        self.name = name  # until the server says what it calls us
+        self.name = name  # until the server assigns an id
         self.client = client
         self.folder = folder  # of spools
         self.tokens: dict[ClaimKey, str] = {}
-        self.takes_traces = False  # an older server refuses what it does not know
-        self.connected = False  # to a server that knows us
+        self.takes_traces = False  # an older server refuses unknown fields
+        self.connected = False  # to a server that has registered this worker
         self._in_flight = in_flight
         self._spool: Spool | None = None
 
     @property
     def spool(self) -> Spool:
-        assert self._spool is not None, "it is opened before anything is said"
+        assert self._spool is not None, "the spool must be opened before the first event"
         return self._spool
 
     def open_spool(self) -> None:
@@ -40,6 +40,6 @@ class RemoteSession:
         return self.tokens.get(claim.claim_key, "")
 
     def token_of(self, job: str, fence: int | None = None) -> str:
-        """The token of a job in flight; under that fence, if one is given."""
+        """The token of a job in flight, with this fence if given."""
         held = self._in_flight.get(job, fence)
         return self.token(held.claim) if held else ""

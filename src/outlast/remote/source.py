@@ -1,7 +1,7 @@
 """The job source of a remote worker: offers of a server, received on a stream.
 
     stream ─▶ offers ─▶ accept ─▶ start ─▶ handler runs ─▶ ended ─▶ report
-                        └────────── one call, with all that has ended ──┘
+                        └────────── one call, with all ended jobs ──────┘
 
 Only accepted jobs run: a crash of this worker is charged to the jobs that it runs.
 """
@@ -36,7 +36,7 @@ from .spool import Spool, late_batches, orphaned_spools
 log = logging.getLogger("outlast.worker")
 
 FIRST_FRAME_TIMEOUT_S = 30.0  # seconds to wait for the first frame of a stream
-MAX_MISSED_SIGNS = 3  # missing keep-alives after which a stream is closed
+MAX_MISSED_KEEP_ALIVES = 3  # after which a stream is closed
 
 
 class StreamSource:
@@ -60,15 +60,15 @@ class StreamSource:
         self._leases = leases
         self._listening: asyncio.Task[None] | None = None
         self._max_silence = FIRST_FRAME_TIMEOUT_S
-        self._starting = False  # those ahead, in a moment
+        self._starting = False  # whether a start of prefetched jobs is scheduled
         self._announcer = ScheduleAnnouncer(session.client, runner.registry)
         self._announcing: asyncio.Task[None] | None = None
         self.failure: OutlastError | None = None
 
-    # From begin to end
+    # Start and stop
 
     async def open(self) -> None:
-        """First, send the events that dead workers left on disk."""
+        """Open the spool, and send the events that dead workers left on disk."""
         if not self._runner.registry.names():
             reason = "has no tasks: import the modules that define them"
             raise InvalidSetting(field="app", reason=reason)
@@ -80,7 +80,7 @@ class StreamSource:
         try:
             await self._send_orphans()
         except OutlastError as error:
-            log.warning("what dead workers left is not sent yet: %s", error)
+            log.warning("events of dead workers are not sent yet: %s", error)
 
     async def ready(self) -> None:
         """A remote worker has no liveness lock, only leases, so it can start at once."""
@@ -99,7 +99,7 @@ class StreamSource:
         self._reporter.decline()
 
     async def leave(self) -> None:
-        with suppress(OutlastError):  # its leases run out
+        with suppress(OutlastError):  # otherwise its leases expire
             await self._session.client.delete(STREAM_PATH, {"worker": self._session.name})
 
     async def aclose(self) -> None:
@@ -111,7 +111,7 @@ class StreamSource:
     # The stream
 
     async def _listen(self) -> None:
-        """Open one stream after the other, with back-off and jitter after a failure."""
+        """Open one stream after another, with back-off and jitter after a failure."""
         backoff = Backoff(first=0.2, cap=10.0)
         while not self._state.stopping:
             try:
@@ -136,7 +136,7 @@ class StreamSource:
         try:
             self._take_frame(frame)
         except (KeyError, TypeError, ValueError) as error:
-            raise ServerUnavailable(reason=f"it sends a strange {frame['type']!r:.40}") from error
+            raise ServerUnavailable(reason=f"invalid frame {frame['type']!r:.40}") from error
 
     def _take_frame(self, frame: FrameFields) -> None:
         match frame["type"]:
@@ -156,9 +156,9 @@ class StreamSource:
         self._session.connected = True
         lease = float(frame["lease"])
         state.settings = replace(state.settings, lease=lease, renew_every=lease / 3)
-        self._max_silence = MAX_MISSED_SIGNS * float(frame["keep_alive"]) + 5.0
+        self._max_silence = MAX_MISSED_KEEP_ALIVES * float(frame["keep_alive"]) + 5.0
         self._session.takes_traces = bool(frame.get("traces"))
-        self._leases.renew_now()  # which then goes by these terms
+        self._leases.renew_now()  # with these terms
         log.info("connected to %s as %s", self._session.client.server, state.id)
 
     def _on_offers(self, jobs: Sequence[dict[str, Any]]) -> None:
@@ -226,8 +226,8 @@ class StreamSource:
             self._runner.batches.note_claim(queue, True)
 
     def drop_claims(self, claims: Sequence[Claim]) -> None:
-        """Claims that we let go, or that came too late, are still ours in the database. Nobody but
-        us knows that no one has them in hand: released, they are not charged with our death."""
+        """Release claims that were dropped or arrived too late: in the database this worker still
+        owns them. Unreleased, they would be charged with a crash."""
         for claim in claims:
             if self._in_flight.get(claim.id) is None:
                 self._reporter.release(claim)
@@ -251,7 +251,7 @@ class StreamSource:
             if claimed or free > 0 or self._runner.batches.slots:
                 self._runner.start(free)
 
-    # What dead workers left
+    # Events of dead workers
 
     async def _send_orphans(self) -> None:
         for spool in orphaned_spools(self._session.folder):
@@ -267,5 +267,5 @@ class StreamSource:
             refused = refused or any(answer["status"] == "refused" for answer in answers)
             spool.acknowledge(end)
         if refused:
-            log.error("the server refuses what %s says; it is set aside", spool.file)
+            log.error("the server refuses events of %s, which is set aside", spool.file)
             spool.set_aside()

@@ -1,11 +1,12 @@
-"""Spool: events on disk until the server has them, so that the end of a worker loses none.
+"""Spool: events on disk until the server has stored them, so that a crash of the worker loses none.
 
     <folder>/<worker>.events    length, checksum, record; length, checksum, record; …
-    <folder>/<worker>.sent      how far the server has it
+    <folder>/<worker>.sent      the position up to which the server has it
 
 A worker keeps its file locked. An unlocked file is a dead worker's, and the next worker that starts
-sends its rest. A truncated or damaged record ends the file; those before it are valid. Each record
-is sent again until it is acknowledged, and the server stores it once, by its number.
+sends the remaining records. A truncated or damaged record ends the file; records before it are
+valid. Each record is sent again until it is acknowledged, and the server stores it once, by its
+number.
 """
 
 from __future__ import annotations
@@ -28,26 +29,24 @@ from ..protocol import MAX_CALL_BYTES, MAX_REPORTS, encode_json
 RECORD_HEAD = struct.Struct(">II")
 MARK_FORMAT = struct.Struct(">QI")
 MAX_RECORD_BYTES = 1_000_000
-MAX_SPOOL_BYTES = (
-    64 * 1024 * 1024
-)  # on disk; what is said beyond, while the server is away, is dropped
-TRUNCATE_AFTER_BYTES = 1024 * 1024  # bytes after which a file of which all was sent begins anew
+MAX_SPOOL_BYTES = 64 * 1024 * 1024  # on disk; beyond it, events are dropped
+TRUNCATE_AFTER_BYTES = 1024 * 1024  # size from which a fully sent file is truncated
 
 
 class SpoolRecord(NamedTuple):
     data: bytes
-    end: int  # where it ends in the file
+    end: int  # the position of its end in the file
 
 
 def folder_of(server: str, given: Path | None = None) -> Path:
-    """One folder per server: tokens of one server mean nothing to another."""
+    """The folder of spools, one per server: task tokens are valid for one server."""
     home = given or Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     name = hashlib.sha256(server.encode()).hexdigest()[:16]
     return (home if given else home / "outlast" / "spool") / name
 
 
 class Spool:
-    """One worker's file. Thread-safe."""
+    """The file of one worker. Thread-safe."""
 
     def __init__(self, file: Path, *, new: bool) -> None:
         self.file = file
@@ -65,8 +64,8 @@ class Spool:
 
     @classmethod
     def create(cls, folder: Path, worker: str) -> Self:
-        """It has a temporary name until it is locked: a worker that starts concurrently would
-        otherwise take it for a dead worker's and remove it."""
+        """Create a file, with a temporary name until it is locked: otherwise a worker that starts
+        concurrently would consider it a dead worker's and remove it."""
         spool = cls(folder / f"{worker}.new", new=True)
         spool.file = spool.file.rename(spool.file.with_suffix(".events"))
         return spool
@@ -84,7 +83,8 @@ class Spool:
             return self.size
 
     def _write(self, record: bytes) -> bool:
-        """False: the disk is full. The next record overwrites a partial one."""
+        """Write a record; returns False if the disk is full. The next record overwrites a partial
+        one."""
         try:
             return os.pwrite(self._fd, record, self.size) == len(record)
         except OSError:
@@ -95,7 +95,7 @@ class Spool:
         with self._lock:
             self.sent = max(self.sent, end)
             if self.sent >= self.size > TRUNCATE_AFTER_BYTES:
-                # The mark first: between the two, a file that is too short has nothing to send.
+                # The mark first: a crash in between repeats records, and loses none.
                 self._write_mark(0)
                 os.ftruncate(self._fd, 0)
                 self.sent = self.size = 0
@@ -103,7 +103,7 @@ class Spool:
                 self._write_mark(self.sent)
 
     def unsent(self) -> Iterator[SpoolRecord]:
-        """Records that the server may not have, as far as the file is valid."""
+        """The valid records that the server may not have."""
         return self._records(self.sent)
 
     def end(self) -> None:
@@ -114,7 +114,7 @@ class Spool:
             os.close(self._fd)
 
     def set_aside(self) -> None:
-        """Keep records that the server refuses for people to inspect."""
+        """Keep a file with refused records for inspection."""
         with suppress(OSError):
             self.file.rename(self.file.with_suffix(".refused"))
             self._mark.unlink()
@@ -145,7 +145,7 @@ class Spool:
         return size
 
     def _write_mark(self, position: int) -> None:
-        """If this fails, more records than needed are sent again."""
+        """Write the mark. If this fails, more records than needed are sent again."""
         packed = struct.pack(">Q", position)
         with suppress(OSError):
             fd = os.open(self._mark, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -155,7 +155,7 @@ class Spool:
                 os.close(fd)
 
     def _read_mark(self) -> int:
-        """From the start, if the mark is unreadable: repeated records are stored once."""
+        """The position of the mark; 0 if it is unreadable: repeated records are stored once."""
         with suppress(OSError, struct.error):
             position, checksum = MARK_FORMAT.unpack(self._mark.read_bytes())
             if zlib.crc32(struct.pack(">Q", position)) == checksum:
@@ -166,12 +166,12 @@ class Spool:
 def orphaned_spools(folder: Path) -> Iterator[Spool]:
     """Files of dead workers, each locked while it is read."""
     for file in sorted(folder.glob("*.events")):
-        with suppress(OSError):  # somebody has it, or it has just gone
+        with suppress(OSError):  # another worker has locked or removed it
             yield Spool(file, new=False)
 
 
 def late_batches(records: Iterable[SpoolRecord]) -> Iterator[tuple[list[str], int]]:
-    """Events of dead workers in batches, never all in memory; and where in the file each ends."""
+    """Events of dead workers in batches, each with its end in the file; not all are in memory."""
     items: list[str] = []
     size = end = 0
     for record in records:

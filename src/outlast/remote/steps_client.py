@@ -1,4 +1,4 @@
-"""Operations of handlers, run by the server."""
+"""Steps client: operations of handlers, run by the server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .session import RemoteSession
 
 class RemoteStepsClient:
     """Runs the few operations that handlers need, by requests to the server. `send_output` sends
-    what a claim has streamed: before a step is stored, which then is not called again."""
+    the streamed output of a claim before a step is stored, which does not run again."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class RemoteStepsClient:
         return [(position, _job(job_json)) for position, job_json in page["jobs"]]
 
     def _token_of(self, job: str) -> str:
-        """To read, whichever claim of ours on it will do."""
+        """The token of a job, under any claim: sufficient for reads."""
         return self._session.token_of(job)
 
 

@@ -1,4 +1,4 @@
-"""A remote worker: the assembly of its parts, which talk to a server."""
+"""Assembly of a remote worker, whose parts use a server."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 
 class RemoteWorker:
-    """Runs the tasks of `app` for the server at `server`, which is shown `token`.
+    """Runs the tasks of `app` for the server at `server`, authenticated by `token`.
 
-    Its settings are those of any worker (`concurrency`, `grace`, …), but that the server says how
-    long leases are. `spool` is a folder for events until the server has them.
+    Its settings are those of any worker (`concurrency`, `grace`, …), except for the lease, which
+    the server sets. `spool` is a folder for events until the server has stored them.
     """
 
     def __init__(
@@ -73,19 +73,19 @@ class RemoteWorker:
 
     @property
     def connected(self) -> bool:
-        """Whether it is connected to a server that knows this worker."""
+        """Whether it is connected to a server that has registered it."""
         return self.session.connected
 
     def run(self) -> None:
-        """Work until stopped; SIGTERM and SIGINT drain, a second one leaves at once."""
+        """Run until stopped: SIGTERM and SIGINT drain, a second signal skips the grace time."""
         self.worker.run()
 
     async def arun(self) -> None:
-        """Work until `stop()` is called, then drain."""
+        """Run until `stop()` is called, then drain."""
         await self.worker.arun()
 
     def stop(self) -> None:
-        """As `Worker.stop`."""
+        """Stop, as `Worker.stop` does."""
         self.worker.stop()
 
     async def __aenter__(self) -> Self:
@@ -98,7 +98,7 @@ class RemoteWorker:
 
 def _assemble(app: Outlast, shared: WorkerShared, session: RemoteSession) -> Worker:
     wakeup = shared.wakeup
-    # The parts call each other: these functions run when all of them are there.
+    # The parts call each other: these functions are called after all parts exist.
 
     def slot_freed() -> None:
         source.slot_freed()
@@ -146,5 +146,5 @@ def _assemble(app: Outlast, shared: WorkerShared, session: RemoteSession) -> Wor
 
 
 def _host_name(host: str) -> str:
-    """As much of a name as the server takes."""
+    """The host name in the characters and length that the server accepts."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in host)[:40]

@@ -1,4 +1,4 @@
-"""The context of a batch handler: those of its jobs, and whether the call should stop."""
+"""Context of a batch handler: the contexts of its jobs, and the cancellation of the call."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from .context import Context
 
 
 class BatchContext:
-    """Given to a batch handler that has a parameter annotated `BatchContext`.
+    """Passed to a batch handler that has a parameter annotated `BatchContext`.
 
-    `items` are the contexts of the jobs, in the order of the list: each knows its own job, says its
-    own progress and enqueues with its own success. `cancelled` is set when the call should stop,
-    because nobody waits for any of its items any more; one item's own says only that of the item.
+    `items` are the contexts of the jobs, in the order of the list: each has its own job, reports
+    its own progress and enqueues with its own success. `cancelled` is set when the call should
+    stop, because all of its items have been stopped; an item's own `cancelled` is only about that
+    item.
     """
 
     def __init__(self, items: Sequence[Context], cancelled: threading.Event) -> None:
@@ -23,6 +24,6 @@ class BatchContext:
 
     @property
     def ticks(self) -> tuple[datetime | None, ...]:
-        """The nominal times of the items, in their order: of each that a schedule made, in UTC,
-        and None for any other."""
+        """The nominal times of the items, in their order: in UTC for jobs that a schedule fired,
+        None for others."""
         return tuple(item.tick for item in self.items)

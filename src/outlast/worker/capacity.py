@@ -1,9 +1,9 @@
 """Capacity: the number of jobs that a worker may claim.
 
 At most `concurrency` handlers run at once. While handlers are short, more jobs are claimed than
-there are slots: as many as such handlers need for a moment, so that a round trip, and its commit,
-are shared by many. They are in flight for that moment before they have a slot. What finds none for
-longer, because handlers turn out to be long, is released (`JobRunner.release_unstarted`).
+there are slots: enough for a moment, so that many jobs share a round trip and its commit. They are
+in flight for that moment before they have a slot. Jobs that get none for longer, because handlers
+turn out to be long, are released (`JobRunner.release_unstarted`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from .memory import free_megabytes
 from .runner import JobRunner
 from .shared import WorkerShared
 
-PREFETCH_FROM = 10  # jobs at once: who takes fewer at a time is not in a hurry
-AHEAD_S = 0.0125  # seconds that the handlers of one claim should take in all
-MAX_AT_ONCE = 300  # jobs of one claim, where that is more than the concurrency
+PREFETCH_FROM = 10  # minimum concurrency for prefetching
+AHEAD_S = 0.0125  # target duration, in seconds, of all handlers of one claim
+MAX_AT_ONCE = 300  # jobs of one claim, unless the concurrency is higher
 MAX_CHARS_AT_ONCE = 2_000_000  # of their arguments
 
 
 class Capacity:
-    """`beside`: the database works beside us, so the next jobs may be claimed while these run."""
+    """The capacity of a local worker. `beside`: the database works in parallel with the worker, so
+    the next jobs may be claimed while these run."""
 
     def __init__(
         self, shared: WorkerShared, runner: JobRunner, finisher: Finisher, *, beside: bool
@@ -52,24 +53,24 @@ class Capacity:
         return min(max(self._concurrency, most), free + ahead - len(self._runner.prefetched))
 
     def beside(self) -> int:
-        """The number of jobs that may be claimed while another claim is under way: none, if
-        handlers wait in half of the slots, since jobs then come faster than they end."""
+        """The number of jobs that may be claimed while another claim is pending: none if handlers
+        wait in half of the slots, because jobs then arrive faster than they end."""
         if not self._beside or 2 * self.free_slots() < self._concurrency:
             return 0
         return 0 if self.short_of_memory() else self._most_at_once()
 
     def free_slots(self) -> int:
-        """The number of slots without a handler that runs."""
+        """The number of slots without a running handler."""
         taken = self._in_flight.slots + self._runner.batches.slots + self._runner.abandoned_threads
         return self._concurrency - taken
 
     def _has_company_to_avoid(self) -> bool:
-        """A suspect runs, and nothing may begin beside it."""
+        """Whether a suspect runs, beside which no job may begin."""
         suspects = self._in_flight.suspects
         return bool(suspects) and self._in_flight.secludes() and not all(j.ended for j in suspects)
 
     def _most_at_once(self) -> int:
-        """The number of jobs whose handlers end within a moment; none, if these may be long."""
+        """The number of jobs whose handlers end within AHEAD_S; none if handlers may be long."""
         if not self._prefetches():
             return 0
         most = min(int(self._finisher.pace * AHEAD_S), MAX_AT_ONCE)
@@ -78,8 +79,8 @@ class Capacity:
         return max(self._concurrency, most)
 
     def note_claims(self, claims: Sequence[Claim]) -> None:
-        """Note the size of their arguments, and whether workers were lost with some of them: more
-        such jobs follow, and a job that has not begun should not be there at the next crash."""
+        """Note the size of the claims' arguments, and whether some have crashed before: more such
+        jobs may follow, and jobs that have not begun should not be in flight at the next crash."""
         if claims:
             self._chars = sum(map(len, map(attrgetter("args"), claims))) / len(claims)
         self._reclaimed = any(map(attrgetter("crashes"), claims))
@@ -90,7 +91,7 @@ class Capacity:
         if not self._finisher.handlers_are_short:
             return False
         oldest = self._in_flight.oldest()
-        if oldest is None or oldest.ended:  # that its outcome is on its way says nothing of it
+        if oldest is None or oldest.ended:  # an ended job says nothing about running ones
             return oldest is not None
         return time.monotonic() - oldest.began_at < SHORT_HANDLER_S
 

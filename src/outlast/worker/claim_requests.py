@@ -1,5 +1,4 @@
-"""Claim requests: what a local worker asks the database for, alone or while another claim is under
-way."""
+"""Claim requests of a local worker to the database, alone or beside a pending claim."""
 
 from __future__ import annotations
 
@@ -71,15 +70,15 @@ class ClaimRequests:
         return self._poller.lanes.next(queue, [job.claim for job in self._finisher.waiting()])
 
     def allows_another(self, request: ClaimRequest) -> bool:
-        """Whether another claim may begin before this one has returned: it is from a single queue
-        without lanes that gave its fill the last time, and no breaker holds jobs back."""
+        """Whether another claim may begin before this one has returned: this one is from a single
+        queue without lanes whose last claim was full, and no breaker holds jobs back."""
         if request.task is not None or request.other_queues or request.turn is not None:
             return False
         return self._poller.was_full(request.queue) and self._room_beside() > 0
 
     def beside(self, first: ClaimRequest) -> ClaimRequest | None:
-        """The claim that may begin while this one is under way: of the same kind, and only if all
-        outcomes that wait are plain successes."""
+        """A claim that may begin while this one is pending: of the same kind, and only if all
+        waiting outcomes are plain successes."""
         if not self._state.claims or not self._finisher.only_successes:
             return None
         if (limit := self._room_beside()) <= 0:
@@ -90,13 +89,13 @@ class ClaimRequests:
             return None
         request = self.new(*queues, limit=limit)
         others = first.allow_one_crash_left or bool(self._in_flight.suspects)
-        return replace(  # what the first one gives is not known yet
+        return replace(  # the result of the first claim is not known yet
             request,
             allow_one_crash_left=not others,
             longest_due=request.longest_due and not first.longest_due,
         )
 
     def _room_beside(self) -> int:
-        """The number of jobs that may be claimed while another claim is under way."""
+        """The number of jobs that may be claimed while another claim is pending."""
         held_back = self._breakers.open or self._breakers.pending
         return 0 if held_back or self._runner.batches.slots else self._capacity.beside()

@@ -1,5 +1,5 @@
-"""What a handler may know, say and do: its job, whether to stop, progress, logs, follow-up jobs,
-durable steps, and its own completion."""
+"""Context of a handler: its job, cancellation, progress, logs, follow-up jobs, durable steps, waits
+and completion."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ MAX_NOTE_LENGTH = 4000  # characters of one progress note or log line
 
 
 class Context:
-    """Given to a handler that has a parameter annotated `Context`.
+    """Passed to a handler that has a parameter annotated `Context`.
 
-    `cancelled` is set when the handler should stop: somebody cancelled the job, its time is up, the
-    worker is going away, or another worker has the job. An async handler is cancelled as well; a
-    sync one has to look.
+    `cancelled` is set when the handler should stop: the job was cancelled, it has timed out, the
+    worker is shutting down, or another worker has the job. An async handler is cancelled as well; a
+    sync one has to check it.
     """
 
     def __init__(
@@ -57,27 +57,25 @@ class Context:
         store: Store | None = None,
     ) -> None:
         self._claim = claim
-        self.has_database = store is not None  # there is a database; a remote worker has none
-        self.blobs = blobs  # for what is referred to
-        self.blob_slots = (
-            blobs if self.has_database else None
-        )  # for what it gives: a server takes no blobs
+        self.has_database = store is not None  # False on a remote worker
+        self.blobs = blobs  # to read values stored by reference
+        self.blob_slots = blobs if self.has_database else None  # to store large values
         self.inline_limit = MAX_PAYLOAD if self.blob_slots is None else self.blob_slots.limit
         self._add_event = add_event
-        self._pending_events = pending_events  # what was said and may not be stored yet
+        self._pending_events = pending_events  # events that may not be stored yet
         self._operations = operations
         self._store = store
-        # Refuses jobs of another database's tenants; None: there is one database.
+        # Refuses jobs of tenants in other databases; None: there is one database.
         self.check_tenants: Callable[[Sequence[NewJob]], None] | None = None
         self._lost = False
         self._completing = False
         self.completed = False
-        self.can_wait = True  # not as an item of a batch
-        self.result: str | None = None  # what it was completed with
+        self.can_wait = True  # False for items of a batch
+        self.result: str | None = None  # of a completion
         self.jobs: list[NewJob] = []
         self.run_trace: str | None = None  # the span of this attempt, if there is one
 
-    # Most handlers ask for neither, and these are dear.
+    # Created on first use: most handlers need none of these, and they are expensive.
 
     @lazy
     def cancelled(self) -> threading.Event:
@@ -111,36 +109,37 @@ class Context:
 
     @property
     def tick(self) -> datetime | None:
-        """The nominal time of a job that a schedule made, in UTC; None for any other job."""
+        """The nominal time of a job that a schedule fired, in UTC; None for any other job."""
         return tick_of_key(self._claim.key)
 
     @property
     def message(self) -> Message | None:
-        """The message that this job was made of: id, headers and raw body; None for any other job.
-        A task with secrets has no copy of the raw body."""
+        """The message that became this job: id, headers and raw body; None for any other job. A
+        task with secrets has no copy of the raw body."""
         return message_of(self._claim.args)
 
     @property
     def attempt(self) -> int:
-        """1 for the first try."""
+        """The number of the attempt, from 1."""
         return self._claim.attempt
 
     @property
     def fence(self) -> int:
-        """Grows with every claim of this job: outside systems can use it to refuse old ones."""
+        """The fence, which grows with every claim of this job: other systems can use it to refuse
+        stale claims."""
         return self._claim.fence
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Tell how far it is. Kept only while this attempt owns the job."""
+        """Report progress. It is stored only while this attempt owns the job."""
         self._record("progress", {"done": done, "total": total, "note": note})
 
     def log(self, message: object, **fields: object) -> None:
-        """Keep a line with the job."""
+        """Store a log line with the job."""
         self._record("log", {"message": message, **fields})
 
     def stream(self, chunk: object) -> None:
         """Send a text or a JSON value to the readers of this job (`ol.stream`), in order, while it
-        runs. Texts that follow each other may arrive joined. Kept only while this attempt owns the
+        runs. Consecutive texts may arrive joined. It is stored only while this attempt owns the
         job."""
         self._check()
         for item in encode_chunk(chunk):
@@ -149,44 +148,44 @@ class Context:
     def enqueue(self, *calls: Enqueueable, join: bool = False) -> None:
         """Enqueue jobs with this attempt's success: they exist if, and only if, it is accepted.
 
-        Those of a job in a flow belong to that flow. With `join`, whoever waits for this job waits
-        for them too.
+        In a flow, they belong to the flow. With `join`, dependents of this job also wait for them.
         """
         self._check()
         beside = self._claim.id if join else None
         made = build_jobs(calls, self._claim.flow, beside, self.inline_limit)
-        if self.check_tenants is not None:  # its own tenant's may be here, also after a move
+        if self.check_tenants is not None:  # jobs of its own tenant are allowed, even after a move
             self.check_tenants([job for job in made if job.tenant != self._claim.tenant])
         self.jobs += traced(made, self._claim.trace)
 
     def results(self) -> PrerequisiteResults:
-        """The results of the jobs that this one comes after, in the order given; None for one that
-        did not succeed. `for … in` or `async for … in`: they are read a page at a time."""
+        """The results of this job's prerequisites, in their order; None for one that did not
+        succeed. Iterate with `for` or `async for`: they are read in pages."""
         return PrerequisiteResults(self._operations, self._claim.id, values=True, blobs=self.blobs)
 
     def prerequisites(self) -> PrerequisiteResults:
-        """The same jobs, with their states and errors. What is kept by reference is a `Blob` here,
-        as in every list of jobs."""
+        """The prerequisites as jobs, with their states and errors. A result stored by reference is
+        a `Blob`, as in every list of jobs."""
         return PrerequisiteResults(self._operations, self._claim.id)
 
     def step(self, name: str, fn: Callable[..., Any], /, *args: object, **kwargs: object) -> Any:
-        """Call `fn` and keep what it gives: later attempts of this job get that, and do not call.
+        """Call `fn` and store its result, which later attempts of this job get without a call.
 
-        In an async handler, await it. What is given back has been JSON, the first time too.
+        In an async handler, await it. The result is converted to JSON and back, also the first
+        time.
         """
         call = partial(fn, *args, **kwargs)
         return self._steps.arun(name, call) if in_event_loop() else self._steps.run(name, call)
 
     def steps(self, calls: Mapping[str, Callable[[], object]], limit: int = 4) -> Any:
-        """Several steps at once, at most `limit` of them: a dict of what each gave. All that began
-        have ended when this returns or raises."""
+        """Run several steps concurrently, at most `limit` at a time; returns a dict of their
+        results. All started steps have ended when this returns or raises."""
         run = self._steps.arun_all if in_event_loop() else self._steps.run_all
         return run(calls, limit)
 
     def sleep(self, duration: Duration, *, name: str | None = None) -> Any:
         """Sleep for seconds, a timedelta, or a text such as "90s", "2h", "3d". This attempt ends,
-        unspent and without a slot; the handler starts again when the time has come, and then goes
-        on. In an async handler, await it."""
+        unspent and without a slot; afterwards the handler starts again, and continues past this
+        call. In an async handler, await it."""
         return self._wait(self.waits.sleep(duration, name))
 
     def wait(
@@ -198,18 +197,19 @@ class Context:
         *,
         name: str | None = None,
     ) -> Any:
-        """Wait for a signal, and return its value. One that came before is taken at once. Otherwise
-        this attempt ends, as in `sleep`, until `ol.signal` sends one, or raises `SignalTimeout`.
+        """Wait for a signal, and return its value. A signal that has arrived before is taken at
+        once. Otherwise this attempt ends, as in `sleep`, until `ol.signal` sends one; after
+        `timeout`, this call raises `SignalTimeout`.
 
-        `type` is what the value must be; without one, what the task declares for that signal.
-        `name` is that of the wait: by default the signal's, with a number from the second wait
+        `type` is the type of the value; by default, the one that the task declares for the signal.
+        `name` is the name of the wait: by default the signal's, with a number from the second wait
         on."""
         return self._wait(self.waits.signal(signal, type, timeout, name))
 
     def wait_any(
         self, *signals: str, timeout: Duration | None = None, name: str | None = None
     ) -> Any:
-        """Wait for the first of several signals: its name and its value."""
+        """Wait for the first of several signals; returns its name and its value."""
         return self._wait(self.waits.any_signal(signals, timeout, name))
 
     def wait_for(
@@ -222,7 +222,7 @@ class Context:
         name: str | None = None,
     ) -> Any:
         """Wait until another job has ended, and return its result; raises `JobDead` or
-        `JobCancelled` if it has none. Of a flow: how many of its jobs ended in each state."""
+        `JobCancelled` if it has none. For a flow, return the number of its jobs in each state."""
         return self._wait(self.waits.end_of(subject, type, timeout, name))
 
     def _wait(self, wait: StepGenerator) -> object:
@@ -237,14 +237,14 @@ class Context:
         return self._steps.adrive(wait) if in_event_loop() else self._steps.drive(wait)
 
     def token(self, name: str = "") -> str:
-        """A UUID for outside systems that take such a key: the same on every attempt of this job,
-        and another for each name."""
+        """A UUID to use as an idempotency key of other systems: the same for every attempt of this
+        job, and different for each name."""
         return str(uuid.uuid5(uuid.UUID(self._claim.id), name))
 
     def completing(self, result: object = None) -> CompletionTransaction:
-        """Write in a transaction that also completes this job: both are kept, or neither.
+        """A transaction that also completes this job: both commit together or not at all.
 
-        `with` (in an async handler `async with`) gives the connection: of sqlite3, or of psycopg.
+        `with` (in an async handler `async with`) returns the connection, of sqlite3 or of psycopg.
         """
         if self._store is None:
             raise Unsupported(
@@ -256,8 +256,8 @@ class Context:
         )
 
     def slow_down(self, seconds: float | timedelta) -> Any:
-        """Close this job's lane for so long, for all workers: another system said that it is called
-        too often (429). Jobs that run go on; raise `RetryLater` to try this one again.
+        """Close this job's lane for this time, for all workers, when another system limits its
+        calls (429). Running jobs continue; raise `RetryLater` to try this one again.
 
         In an async handler, await it. Without a limited queue there is no lane to close."""
         self._check_not_completing("slow_down")
@@ -271,16 +271,16 @@ class Context:
 
     @property
     def has_waited(self) -> bool:
-        """Whether a wait was to end this attempt."""
+        """Whether a wait has to end this attempt."""
         return "waits" in self.__dict__ and self.waits.begun is not None
 
     def disown(self) -> None:
-        """From now on this attempt owns nothing."""
+        """Note that this attempt no longer owns the job."""
         self._lost = True
         self.cancelled.set()
 
     def _end(self) -> None:
-        """The handler has ended: what a thread or task of it enqueues from now on would be lost."""
+        """Note that the handler has ended: later calls by its threads or tasks are refused."""
         self._lost = True
 
     def _record(self, kind: str, data: dict[str, object]) -> None:
@@ -295,7 +295,7 @@ class Context:
         return [event for event in self._events_to_store() if event["kind"] == STREAM]
 
     def _output_stored(self, rows: OutputRows) -> None:
-        """A step was stored, and these rows of output with it."""
+        """Called after a step was stored together with these rows of output."""
 
     def _check(self) -> None:
         if self.completed:
@@ -306,7 +306,7 @@ class Context:
     def _check_not_completing(self, what: str = "step") -> None:
         self._check()
         if self._completing:
-            reason = "belongs before completing(), which is the last that a handler does"
+            reason = "belongs before completing(), which is the last action of a handler"
             raise InvalidOption(option=what, reason=reason)
 
     @contextmanager
@@ -323,7 +323,7 @@ class Context:
 
 
 def _storable(value: object) -> object:
-    """The value itself if it is JSON and not too long, else as much of it as can be told."""
+    """The value itself if it is JSON and not too long, else a storable text of it."""
     try:
         if isinstance(value, str):
             return storable_text(value, MAX_NOTE_LENGTH)

@@ -3,9 +3,9 @@
 Outcomes are stored in batches. A batch refused because of a row is stored one by one, so that an
 outcome that cannot be stored delays no other; a batch that fails because of the database waits.
 
-    batch ─▶ refused, or failed twice while the database was there ─▶ one by one ─┬▶ stored
-                                            stored as a failure that says why ◀──┤
-                      set aside, tried again alone with back-off, and told of ◀──┘
+    batch ─▶ refused, or failed twice with the database available ─▶ one by one ─┬▶ stored
+                                         stored as a failure with the reason ◀──┤
+                      set aside, retried alone with back-off, and reported ◀────┘
 """
 
 from __future__ import annotations
@@ -41,16 +41,12 @@ log = logging.getLogger("outlast.worker")
 T = TypeVar("T")
 R = TypeVar("R")
 Events = list[ClaimEvent]
-SHORT_HANDLER_S = 0.05  # seconds from the start of a handler until its outcome is on its way
-MIN_PACE_S = 0.0005  # seconds that some outcomes took at least, whatever the clock says
-NOTIFY_INTERVAL_S = 0.05  # seconds at least between words to those who follow events
-MAX_PENDING_EVENTS = (
-    10_000  # that may wait while the database is away; what is said beyond is dropped
-)
-SPLIT_AFTER_FAILURES = (
-    2  # failures of a batch in a row after which it is taken apart, if the database is there
-)
-REPORT_AFTER_S = 3.0  # seconds for which an outcome cannot be stored before others are told
+SHORT_HANDLER_S = 0.05  # seconds from the start of a short handler until its outcome is reported
+MIN_PACE_S = 0.0005  # minimum duration in seconds, for clocks with a low resolution
+NOTIFY_INTERVAL_S = 0.05  # minimum seconds between notifications of event subscribers
+MAX_PENDING_EVENTS = 10_000  # while the database is unavailable; further events are dropped
+SPLIT_AFTER_FAILURES = 2  # in a row, with the database available: then the batch is split
+REPORT_AFTER_S = 3.0  # seconds until an outcome that cannot be stored is reported as trouble
 
 
 FinishAndClaim = Callable[
@@ -59,9 +55,9 @@ FinishAndClaim = Callable[
 
 
 class Finisher:
-    """`apply` takes the accepted and the refused outcomes, `finish_and_claim` stores plain
-    successes and claims in one round trip, `on_drop` is called with each event that cannot be
-    stored."""
+    """Stores outcomes and events. `apply` receives accepted and refused outcomes,
+    `finish_and_claim` stores plain successes and claims jobs in one round trip, `on_drop` is called
+    with each event that cannot be stored."""
 
     def __init__(
         self,
@@ -81,22 +77,22 @@ class Finisher:
         self._single = SingleFinisher(store, counts, decide, self._drop)
         self._finish_and_claim = finish_and_claim
         self._ended: list[InFlight] = []
-        self._only_successes = True  # these are
-        self._reporting: list[list[InFlight]] = []  # on their way
-        self.handlers_are_short = False  # what was handed in last had begun only a moment before
-        self.pace = 0.0  # jobs per second, by the same
-        self._failures = 0  # of batches in a row, while the database was there
-        # Handed in one by one: they have follow-ups with keys, and may have to wait for others; or
-        # they were refused, and no failure could be stored in their place either.
+        self._only_successes = True  # whether all of `_ended` are plain successes
+        self._reporting: list[list[InFlight]] = []  # being sent
+        self.handlers_are_short = False  # by the time from start to report of the last outcomes
+        self.pace = 0.0  # jobs per second, by the same outcomes
+        self._failures = 0  # of batches in a row, with the database available
+        # Stored one by one: outcomes with keyed follow-up jobs, which may wait for locks, and
+        # refused outcomes that could not be replaced by a failure.
         self._keyed: list[InFlight] = []
-        self._refused_since: dict[ClaimKey, tuple[float, str]] = {}  # those, since when and why
-        self._keyed_at = 0.0  # when to try these
+        self._refused_since: dict[ClaimKey, tuple[float, str]] = {}  # refused, with time and reason
+        self._keyed_at = 0.0  # next try of `_keyed`
         self._keyed_backoff = Backoff(first=0.5)
         self._events: deque[ClaimEvent] = deque()
-        self._sending: Events = []  # on their way to the database
+        self._sending: Events = []  # being sent to the database
         self._notify_at = NotifyLimiter(NOTIFY_INTERVAL_S)
-        self._numbers = itertools.count()  # of events: one that is sent again is known by its own
-        self._streams: StreamWriter | None = None  # once a handler streams
+        self._numbers = itertools.count()  # of events: they identify an event that is sent again
+        self._streams: StreamWriter | None = None  # created when a handler streams
         self._stream_lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -121,23 +117,23 @@ class Finisher:
             self._only_successes = False
 
     def waiting(self) -> set[InFlight]:
-        """Jobs reported with the next round trip, or a later one."""
+        """Jobs whose outcomes wait for a round trip."""
         return {*self._ended, *self._keyed}
 
     def reported(self) -> set[InFlight]:
-        """Those, and jobs whose outcomes are on their way."""
+        """Jobs whose outcomes wait or are being sent."""
         return self.waiting().union(*self._reporting)
 
     @property
     def only_successes(self) -> bool:
-        """Whether all that waits are first-try successes without follow-ups: those may be reported
-        while others are on their way. What a job has said must be stored before its end."""
+        """Whether only first-try successes without follow-up jobs wait: these may be reported while
+        others are being sent. Events of a job must be stored before its outcome."""
         others = self._events or self._sending or self._keyed or self._streams is not None
         return self._only_successes and not others
 
     def add_event(self, claim: Claim, kind: str, data: str, n: int | None = None) -> bool:
-        """From any thread: keep an event until the next turn hands it in. `n` is its number, where
-        whoever said it counts for itself. Returns whether a turn is due."""
+        """From any thread: keep an event until the next cycle stores it. `n` is its number if
+        another process has numbered it. Returns whether to wake the worker."""
         if kind == STREAM:
             return self._stream_writer().add(claim, data, n)
         if len(self._events) >= MAX_PENDING_EVENTS:
@@ -157,8 +153,8 @@ class Finisher:
             return self._streams
 
     def pending_events(self, claim: Claim) -> Events:
-        """From any thread: what a claim said and may not be stored yet. An event is on its way
-        before it no longer waits, so none is missed; one that is sent twice is kept once."""
+        """From any thread: events of a claim that may not be stored yet. An event is added to
+        `_sending` before it leaves `_events`, so none is missed; duplicates are removed."""
         waiting = (*tuple(self._events), *self._sending)
         ours = {
             e["n"]: e for e in waiting if (e["job"], e["fence"], e["worker"]) == claim.claim_key
@@ -173,8 +169,8 @@ class Finisher:
     async def flush_and_claim(
         self, request: ClaimRequest | None = None
     ) -> tuple[list[Claim], float]:
-        """Report everything, and claim jobs with the last round trip; returns them, and when they
-        were requested."""
+        """Report everything, and claim jobs with the last round trip; returns the claims and the
+        time of the request."""
         with self._taken() as ended:
             plain = await self._flush(ended)
             await self._flush_keyed()
@@ -184,8 +180,8 @@ class Finisher:
             return await self._claim(plain, request), asked_at
 
     async def report_and_claim(self, request: ClaimRequest) -> tuple[list[Claim], float]:
-        """The same beside another that is under way, which may report anything: this one reports
-        successes if there is nothing else, or else leaves all to the next."""
+        """Claim while another round trip is pending, which may report anything: this one reports
+        plain successes if nothing else waits, and otherwise nothing."""
         if not self.only_successes:
             asked_at = time.monotonic()
             return await self._claim([], request), asked_at
@@ -196,7 +192,7 @@ class Finisher:
 
     @contextmanager
     def _taken(self) -> Iterator[list[InFlight]]:
-        """All outcomes that wait; what was not stored is still ours to give."""
+        """Take all waiting outcomes; after a failure, return those that were not stored."""
         ended, self._ended, self._only_successes = self._ended, [], True
         self._reporting.append(ended)
         if ended:
@@ -213,7 +209,7 @@ class Finisher:
             self._reporting = [sent for sent in self._reporting if sent is not ended]
 
     async def _flush(self, ended: list[InFlight]) -> list[Transition]:
-        """Report everything but plain successes, which go with the next claim."""
+        """Report everything except plain successes, which are sent with the next claim."""
         if self._streams is not None:
             await self._streams.flush()
         plain: list[Transition] = []
@@ -233,9 +229,8 @@ class Finisher:
         return plain
 
     async def _flush_keyed(self) -> None:
-        """Report one by one, with a short timeout: a key locked by another open transaction is
-        retried later and delays only its own job. The same holds for any outcome that cannot be
-        stored."""
+        """Report outcomes with keys, and those set aside, one by one with a short timeout: a key
+        locked by another open transaction delays only its own job, which is retried later."""
         if not self._keyed or time.monotonic() < self._keyed_at:
             return
         for job in tuple(self._keyed):
@@ -264,8 +259,8 @@ class Finisher:
         return claims
 
     def _should_split(self, error: BaseException) -> bool:
-        """Whether a batch that failed so is handed in one by one: at once if a row is to blame; the
-        second time, whatever it is, unless nothing can be stored at present anyway."""
+        """Whether to store a failed batch one by one: at once if a row is at fault, and after a
+        second error of any kind unless the database is unavailable."""
         if is_away(error):
             return False
         self._failures += 1
@@ -283,7 +278,7 @@ class Finisher:
         return done
 
     def _channel(self, events: Events) -> str:
-        """Where to say that there are events; nowhere, if that was said just now."""
+        """The channel to notify of events; empty if a notification was sent just before."""
         due = events and self._store.can_notify and self._notify_at.due([""])
         return self._store.events_channel if due else ""
 

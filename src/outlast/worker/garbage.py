@@ -1,8 +1,8 @@
-"""Garbage collection of a process that only works: rarer, and without what stays anyway.
+"""Garbage collection of a worker process: less frequent, and without long-lived objects.
 
-A batch of jobs makes thousands of objects, nearly all of which are freed without the collector. By
-default it looks at them after every few hundred, and at all modules now and then: a tenth of what
-a short job costs.
+A batch of jobs creates thousands of objects, nearly all of which are freed without the collector.
+By default it scans them after every few hundred, and sometimes all modules: a tenth of the cost of
+a short job.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ MIN_NEW_OBJECTS = 10_000  # between collections
 
 @contextmanager
 def rarely_collected() -> Iterator[None]:
-    """For a process of our own, once everything is imported. A program that disabled the collector,
-    or made it rarer, keeps its setting."""
+    """Reduce collections, for a process of Outlast's own, after its imports. If the program has
+    disabled the collector or raised its threshold, that setting is kept."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()

@@ -174,8 +174,8 @@ class InFlightJobs:
         return next(iter(self._jobs.values()), None)
 
     def secludes(self) -> bool:
-        """Whether a suspect came a moment ago: until its outcome is stored nothing else begins
-        beside it, since the next crash would be blamed on it, too. A long one has company later."""
+        """Whether a suspect was added within SECLUDED_S: until its outcome is stored, no other job
+        begins beside it, because a crash would be charged to both. A long suspect shares later."""
         now = time.monotonic()
         return any(now - at < SECLUDED_S for at in self.suspects.values())
 

@@ -1,11 +1,11 @@
-"""Where a local worker's jobs come from: claims in the database, in one loop.
+"""The job source of a local worker: claims in the database, in one loop.
 
-    ┌─▶ take what has ended ─▶ finish + claim, one round trip ─▶ start what was claimed ─┐
-    └──────────── nothing to do: wait for an end, a wake-up or the next look ◀───────────┘
+    ┌─▶ take ended jobs ─▶ finish + claim, one round trip ─▶ start claimed jobs ─────────┐
+    └──────────── nothing to do: wait for an end, a wake-up or the next poll ◀───────────┘
 
-While a round trip is under way, outcomes gather; the busier the worker, the larger its batches.
-While handlers are short and a queue gives its fill, the next round trip begins on another
-connection before the last has returned: database and Python work at the same time.
+During a round trip, outcomes gather; the busier the worker, the larger its batches. While handlers
+are short and claims are full, the next round trip begins on another connection before the last one
+has returned: database and Python work at the same time.
 
     connection 1   ├─ finish A, claim C ─┤         ├─ finish C, claim E ─┤
     connection 2              ├─ finish B, claim D ─┤
@@ -31,9 +31,9 @@ from .batches import OpenBatch
 from .breaker import Breakers
 from .capacity import Capacity
 from .claim_requests import ClaimRequests
-from .claim_under_way import ClaimUnderWay, next_answer
 from .finisher import Finisher
 from .in_flight import LEASE_SAFETY
+from .pending_claims import PendingClaim, next_response
 from .poller import Poller
 from .protocols import LeaseHolder
 from .registration import Registration
@@ -44,15 +44,15 @@ from .worker_metrics import WorkerMetrics
 
 log = logging.getLogger("outlast.worker")
 
-PREFETCH_FOR_S = 0.25  # seconds that a job may be in hand before there is a slot for it
+PREFETCH_FOR_S = 0.25  # seconds that a job may be in flight without a slot
 
 
 def log_failure(
     metrics: WorkerMetrics, what: str, error: Exception, level: int = logging.WARNING
 ) -> None:
-    """A cycle, or a part of it, failed."""
+    """Count and log the failure of a cycle or of a part of it."""
     metrics.counts["turn_failed"] += 1
-    bug = not isinstance(error, OutlastError)  # its traceback tells more than its message
+    bug = not isinstance(error, OutlastError)  # log the traceback
     log.log(level, "%s; %s", error, what, exc_info=bug)
 
 
@@ -79,14 +79,14 @@ class DatabaseSource:
         self._leases = leases
         self.poller = Poller(shared.state.queues, shared.state.settings)
         self.capacity = Capacity(shared, runner, finisher, beside=registration.owned)
-        self._under_way: list[ClaimUnderWay] = []  # the oldest first
+        self._pending: list[PendingClaim] = []  # the oldest first
         self.breakers = breakers
         breakers.on_open, breakers.on_close = self._breaker_opened, self._breaker_closed
         self._requests = ClaimRequests(
             shared, self.poller, self.capacity, breakers, runner, finisher
         )
-        # Called before a wait in which nothing runs here and a fresh poll found nothing to claim;
-        # true: do not wait.
+        # Called before a wait while the worker is idle (see `idle`); returns whether to skip the
+        # wait.
         self.on_idle: Callable[[], Awaitable[bool]] | None = None
 
     # Start and stop
@@ -117,11 +117,11 @@ class DatabaseSource:
             self._runner.batches.notify(queue)
 
     def drop_claims(self, claims: Sequence[Claim]) -> None:
-        """Others take them over; what the database still says is ours is released at the next
-        renewal."""
+        """No effect: other workers reclaim the jobs, and the next renewal releases claims that the
+        database still has for this worker."""
 
     def became_ready(self, queues: set[str]) -> None:
-        """Our outcomes let other jobs start: we look there, and so should everyone."""
+        """Outcomes of this worker made jobs ready in these queues: poll, and notify all workers."""
         for queue in queues:
             self.poller.notify(queue)
         self._wakeup.set()
@@ -132,15 +132,15 @@ class DatabaseSource:
     async def cycle(self) -> None:
         self._start()
         self._runner.release_unstarted(after=PREFETCH_FOR_S)
-        if self._under_way:
-            await self._cycle_beside(self._under_way[0])
+        if self._pending:
+            await self._cycle_beside(self._pending[0])
             return
         if self.breakers.pending and await self.breakers.write(self._store):
             self._leases.notify({""})
         capacity = self._free_capacity()
         if self._runner.prefetched or 0 < capacity < self._state.settings.concurrency:
-            # Handlers that were begun just now may end at once: this cycle hands them in, too. Else
-            # half batches would follow each other for as long as there is work.
+            # Handlers that have just begun may end at once: this cycle reports them, too.
+            # Otherwise batches would stay half full for as long as there is work.
             await asyncio.sleep(0)
             if self._may_start():
                 return
@@ -163,50 +163,50 @@ class DatabaseSource:
                 return
         await self._claim(self._requests.new(*queues, limit=capacity))
 
-    async def _cycle_beside(self, first: ClaimUnderWay) -> None:
-        """The same while a claim is under way: begin the next one, then take the first answer."""
-        await asyncio.sleep(0)  # handlers that were begun just now may end at once
+    async def _cycle_beside(self, first: PendingClaim) -> None:
+        """A cycle with a pending claim: begin the next claim, then receive the first response."""
+        await asyncio.sleep(0)  # handlers that have just begun may end at once
         if self._may_start():
             return
         try:
             if self._state.claims and self.poller.wait() == 0:
                 await self._look()
             if (request := self._requests.beside(first.request)) is not None:
-                self._under_way.append(self._begin(request, beside=True))
-            answered = await next_answer(self._under_way)
+                self._pending.append(self._begin(request, beside=True))
+            answered = await next_response(self._pending)
             await self._receive(answered.request, answered.number, answered.answer)
         except Exception:
             await self._settle()
             raise
 
     async def _settle(self) -> None:
-        """Take what the claims under way give; who stops at once gives them up, and releases what
-        they may have claimed when it deregisters."""
+        """Receive the responses of pending claims; an immediate stop cancels these, and
+        deregistration releases the jobs that they may have claimed."""
         if self._state.stop_now:
-            for claim in self._under_way:
+            for claim in self._pending:
                 claim.answer.cancel()
-        while self._under_way:
-            first = await next_answer(self._under_way)
+        while self._pending:
+            first = await next_response(self._pending)
             if first.answer.cancelled():
                 continue
             try:
                 await self._receive(first.request, first.number, first.answer)
             except Exception as error:
                 level = logging.DEBUG if self._outage.logs(error, 0.0) else logging.WARNING
-                log_failure(self._metrics, "the claim under way is given up", error, level)
+                log_failure(self._metrics, "the pending claim is abandoned", error, level)
 
-    def _begin(self, request: ClaimRequest, *, beside: bool) -> ClaimUnderWay:
+    def _begin(self, request: ClaimRequest, *, beside: bool) -> PendingClaim:
         finisher = self._finisher
         ask = finisher.report_and_claim if beside else finisher.flush_and_claim
         self.poller.claim_sent(request.queue)
         number = self._responses.begin(self._store.breaks)
-        return ClaimUnderWay(request, number, asyncio.ensure_future(ask(request)))
+        return PendingClaim(request, number, asyncio.ensure_future(ask(request)))
 
     def _free_capacity(self) -> int:
         return self.capacity.claimable() if self._state.claims else 0
 
     async def _poll_and_probe(self, capacity: int) -> int:
-        """Look, probe what is due; the room that is left."""
+        """Poll, and probe due breakers; returns the remaining capacity."""
         await self._look()
         if not self.breakers.open:
             return capacity
@@ -220,7 +220,7 @@ class DatabaseSource:
         self.breakers.update(pending.breakers, asked_at)
 
     async def _fill_batch(self, batch: OpenBatch) -> None:
-        """Claim more for a batch that is being gathered."""
+        """Claim more items for an open batch."""
         try:
             held = batch.definition.name in self.breakers.held.get(batch.queue, ())
             if self._state.claims and not held and not self.capacity.short_of_memory():
@@ -230,11 +230,11 @@ class DatabaseSource:
             self._runner.batches.note_filled(batch)
 
     async def _claim(self, request: ClaimRequest) -> None:
-        """Hand in, claim, and start what was claimed, now or in the next cycle."""
+        """Report, claim, and start the claimed jobs, now or in the next cycle."""
         if self._finisher:
             self.poller.idle_signs.changed()
         if self._requests.allows_another(request):
-            self._under_way.append(self._begin(request, beside=False))
+            self._pending.append(self._begin(request, beside=False))
             return
         number = self._responses.begin(self._store.breaks)
         await self._receive(request, number, self._finisher.flush_and_claim(request))
@@ -242,14 +242,14 @@ class DatabaseSource:
     async def _receive(
         self, request: ClaimRequest, number: int, answer: Awaitable[tuple[list[Claim], float]]
     ) -> None:
-        """Start what was claimed, unless the queue is in trouble."""
+        """Receive the response of a claim request, and start its jobs."""
         with self._received(number):
             await self._receive_claims(request, answer)
 
     @contextmanager
     def _received(self, number: int) -> Iterator[None]:
-        """Around the end of a claim request. If its response may have been lost, renewals find the
-        claims that came with it: the next one, if the database can be reached."""
+        """A context for the response of a claim request. If it may have been lost, renewals find
+        the lost claims: the next one, if the database is available."""
         failed = True
         try:
             yield
@@ -281,7 +281,7 @@ class DatabaseSource:
                 self.poller.back_off_held(request.queues, took)
             all_there_was = len(claims) < request.limit and request.cursor is None
             all_there_was = all_there_was and not request.longest_due
-            if request.turn is not None:  # lanes give their shares, and may have more
+            if request.turn is not None:  # each lane gives a share, and may have more
                 all_there_was = not claims
             for queue in request.queues:
                 self._runner.batches.note_claim(queue, all_there_was)
@@ -295,14 +295,14 @@ class DatabaseSource:
         self._start(claimed=True)
 
     def _may_start(self) -> bool:
-        """Whether jobs in flight have slots already: the next cycle starts them."""
+        """Whether prefetched jobs have free slots: the next cycle starts them."""
         if not self._runner.prefetched or self._state.stopping or self._in_flight.secludes():
             return False
         return self.capacity.free_slots() > 0
 
     def _start(self, *, claimed: bool = False) -> None:
-        """Start jobs that have a slot, and those just claimed that need none; none once the worker
-        stops, which releases them."""
+        """Start prefetched jobs that have a slot, and claimed ones that need none; none once the
+        worker stops, which releases them."""
         if self._runner.prefetched and not self._state.stopping:
             free = self.capacity.free_slots()
             if claimed or free > 0 or self._runner.batches.slots:
@@ -325,9 +325,9 @@ class DatabaseSource:
 
     @property
     def idle(self) -> bool:
-        """Nothing runs here, and a poll that is newer than the last job found nothing to claim."""
+        """Whether nothing runs here, and a poll since the last job found nothing to claim."""
         busy = self._in_flight or self._runner.prefetched or self._finisher or self.breakers.pending
-        return not busy and not self._under_way and self.poller.idle_signs.exhausted
+        return not busy and not self._pending and self.poller.idle_signs.exhausted
 
     # Circuit breakers
 
@@ -344,7 +344,7 @@ class DatabaseSource:
         return known and self.poller.serves(circuit.queue)
 
     async def _probe(self, capacity: int) -> None:
-        """Try one job of each task whose breaker is due, if no other worker does."""
+        """Probe each due breaker with one job, unless another worker does."""
         for opened in self.breakers.due(self._probes, capacity):
             breaker = self._runner.registry[opened.circuit.task].breaker or Breaker()
             wait = breaker.wait(opened.probes + 1, random.random())

@@ -14,7 +14,7 @@ from .priority_share import PriorityShare
 
 ADOPT_INTERVAL_S = 1.0  # seconds between searches for jobs without a lane
 DEEP_ADOPT_INTERVAL_S = 60.0  # seconds between deep searches
-MAX_VAIN_TURNS = 32  # fruitless claims in a row before the queue rests
+MAX_EMPTY_TURNS = 32  # empty claims in a row before the queue backs off
 
 
 @dataclass(slots=True)
@@ -23,10 +23,10 @@ class _QueueTurn:
     freed: dict[str, None] = field(default_factory=dict)  # latest last
     adopt_at: float = 0.0
     deep_adopt_at: float = 0.0
-    vain: int = 0  # fruitless claims in a row
+    empty: int = 0  # empty claims in a row
     even: bool = False  # lanes had equal shares in the last turn
     in_turn: int = 0  # jobs of the lanes in turn in the last claim
-    full: bool = False  # these filled it
+    full: bool = False  # whether these filled the claim
     share: PriorityShare = field(default_factory=PriorityShare)
 
 
@@ -43,7 +43,7 @@ class LaneTurns:
         return bool(self._queues)
 
     def update(self, seen: Collection[str], limited: Collection[str]) -> None:
-        """Note the queues that a poll saw."""
+        """Note the queues that a poll found."""
         for queue in limited:
             self._queues.setdefault(queue, _QueueTurn())
         if self._queues:
@@ -51,7 +51,7 @@ class LaneTurns:
                 del self._queues[queue]
 
     def freed(self, queue: str, lane: str) -> None:
-        """Note a freed slot: the next claim considers the lane of this ended job."""
+        """Note a freed slot: the next claim includes the lane of this ended job."""
         if (turn := self._queues.get(queue)) is not None:
             turn.freed.pop(lane, None)
             turn.freed[lane] = None
@@ -67,15 +67,15 @@ class LaneTurns:
         return math.inf if turn.full else turn.in_turn
 
     def next(self, queue: str, ended: Iterable[Claim] = ()) -> LaneTurn | None:
-        """The turn of a claim; `ended` are the jobs whose outcomes travel with it. None: the queue
-        has no lanes."""
+        """The turn of a claim; `ended` are the jobs whose outcomes are sent with it. None: a queue
+        without lanes."""
         turn = self._queues.get(queue)
         if turn is None:
             return None
         theirs = [claim.lane for claim in ended if claim.queue == queue and claim.lane is not None]
         freed = {**turn.freed, **dict.fromkeys(theirs)}
         lanes = tuple(freed)[-MAX_LANES:]
-        # While the lanes in turn fill the claims, it would be in vain to lock others.
+        # While the lanes in turn fill the claims, locking others would be useless.
         turn.freed, lanes = (dict.fromkeys(lanes), ()) if turn.full else ({}, lanes)
         now = time.monotonic()
         adopt = now >= turn.adopt_at
@@ -100,14 +100,14 @@ class LaneTurns:
         turn.share.claimed(longest_due, took)
         if claims.adopted >= ADOPTED_ROWS:
             turn.adopt_at = 0.0
-        turn.vain = 0 if claims or claims.adopted else turn.vain + 1
-        if not turn.vain:
+        turn.empty = 0 if claims or claims.adopted else turn.empty + 1
+        if not turn.empty:
             return True
         if claims.busy:
             return None
         if longest_due:
-            return True  # other priorities may have something to claim
-        if claims.more and turn.vain < MAX_VAIN_TURNS:
+            return True  # other priorities may have jobs
+        if claims.more and turn.empty < MAX_EMPTY_TURNS:
             return True
-        turn.vain = 0
+        turn.empty = 0
         return False

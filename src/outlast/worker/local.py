@@ -1,4 +1,4 @@
-"""A local worker, put together: its parts talk to the database."""
+"""Assembly of a local worker, whose parts use the database."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def local_worker(
     lease_holder: MakeLeases | None = None,
     metrics: WorkerMetrics | None = None,
 ) -> Worker:
-    """A worker for these queues; for all of them, if none are named. Its leases are kept by a
-    heartbeat thread, unless `lease_holder` makes something else that does."""
+    """A worker for these queues, by default all. Its leases are renewed by a heartbeat thread,
+    unless `lease_holder` creates another holder."""
     shared = _shared(app, queues, settings, metrics)
     store, hot_store, wakeup = app.store, app.store.hot_path_clone(), shared.wakeup
     breakers, operations = Breakers(lambda: shared.state.id), HandlerOperations(store, hot_store)
@@ -56,7 +56,7 @@ def local_worker(
         hot_store, shared, app.registry.names, settings.concurrency, app._adeclare_queues,
         owned=hot_store is not store,
     )  # fmt: skip
-    # The parts call each other: these functions run when all of them are there.
+    # The parts call each other: these functions are called after all parts exist.
 
     def became_ready(queues: set[str]) -> None:
         source.became_ready(queues)
@@ -98,8 +98,8 @@ def _shared(
     settings: WorkerSettings,
     metrics: WorkerMetrics | None,
 ) -> WorkerShared:
-    # Random at every start, so that no worker answers for a dead one; a supervisor makes it up
-    # for its child, so that it knows whose jobs to reclaim.
+    # Random at every start, so that no worker is taken for a dead one; a supervisor chooses it for
+    # its child, so that it knows whose jobs to reclaim.
     id = os.environ.pop(INSTANCE_VARIABLE, "") or new_instance_id()
     served = None if queues is None else sorted(set(queues))
     services = app._worker_services(sources=settings.sources)
@@ -122,7 +122,7 @@ def database_sink(
 
 
 class MakeLeases(Protocol):
-    """Makes what keeps a worker's claims: see `heartbeat`."""
+    """Creates the lease holder of a worker, as `heartbeat` does."""
 
     def __call__(
         self,
@@ -137,11 +137,11 @@ class MakeLeases(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceCallbacks:
-    """What the heartbeat thread needs of a source. `became_ready` is called in the worker's loop,
+    """Callbacks of the heartbeat thread to a source. `became_ready` is called in the worker's loop,
     `disown` in the heartbeat thread."""
 
     became_ready: Callable[[set[str]], None]
-    disown: Callable[[Claim], bool]  # a claim that never came; False: it has
+    disown: Callable[[Claim], bool]  # refuse a claim that has not arrived; False: it has
     schedules: KnownSchedules
 
 

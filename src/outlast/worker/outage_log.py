@@ -55,4 +55,4 @@ class OutageLog:
             if since is None or not announced:
                 return
             self._logged_at = now = self._clock()
-        log.warning("the database answers again, after %s", format_duration(now - since))
+        log.warning("the database responds again, after %s", format_duration(now - since))

@@ -185,7 +185,7 @@ class Poller:
         return self.lanes.ceiling(queues[0]) if len(queues) == 1 else 0
 
     def claim_sent(self, queue: str) -> None:
-        """A claim from this queue is under way, and another may follow before it returns."""
+        """A claim from this queue is pending, and another may follow before it returns."""
         self._rotation.found(queue)
 
     def takes_longest_due(self, queue: str) -> bool:
@@ -358,7 +358,8 @@ async def read_pending(store: Store, queues: Collection[str] | None = None) -> P
 
 
 def _has_suspect(claims: Sequence[Claim]) -> bool:
-    """Only one that a further lost worker would end is given at a time: there may be more."""
+    """Whether a claim has one crash left. Only one such job is claimed at a time, so the queue may
+    have more jobs."""
     return any(claim.crashes and claim.one_crash_left for claim in claims)
 
 

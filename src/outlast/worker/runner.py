@@ -1,10 +1,10 @@
-"""Jobs being carried out: started, timed, told to stop, given up.
+"""Job runner: starts jobs, enforces timeouts, stops and abandons handlers.
 
-claim ─▶ in hand ─▶ a slot is free: handler runs ────────▶ ended ─▶ returns
+claim ─▶ in flight ─▶ a slot is free: handler runs ──────▶ ended ─▶ reported
             │              │ timeout, cancel, shutdown       ▲
             │              ├▶ interrupt ─ cancel_grace ─▶ abandon   its thread may still run
-            │              └▶ lose: the claim is gone, and nothing of it is handed in
-            └▶ none is free for long: put back, unspent
+            │              └▶ drop: the claim is lost, and nothing is reported
+            └▶ no slot is free for long: released, unspent
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from .shared import WorkerShared
 log = logging.getLogger("outlast.worker")
 
 HELD_BACK_END = AttemptEnd(Outcome.RELEASED, quiet=True)
-MAX_UNKNOWN_NAMED = 50  # names that a claim leaves out; beyond, it asks for what is known
+MAX_UNKNOWN_NAMED = 50  # tasks that a claim excludes; with more, it names the known tasks
 OVERTIME_S = 1.0  # after a timeout and its grace, until the heartbeat thread acts
 
 
 class JobRunner:
-    """Runs the handlers of claimed jobs. `context` makes what a handler is given, `deliver` takes
-    each ended attempt, and `slot_freed` is called when an abandoned thread ends."""
+    """Runs the handlers of claimed jobs. `context` creates the context of a handler, `deliver`
+    receives each ended attempt, and `slot_freed` is called when an abandoned thread ends."""
 
     def __init__(
         self,
@@ -66,59 +66,57 @@ class JobRunner:
         self._slot_freed = slot_freed
         self.counts = shared.metrics.counts
         self._durations = shared.metrics.durations
-        self._unknown: set[str] = set()  # tasks that we have met and cannot run
-        self.prefetched: deque[InFlight] = (
-            deque()
-        )  # in hand, and not begun: there is no slot for them yet
+        self._unknown: set[str] = set()  # unknown tasks of claimed jobs
+        self.prefetched: deque[InFlight] = deque()  # in flight, waiting for a slot
         self._prefetched_since = 0.0
         self.abandoned_threads = 0  # abandoned handlers that still hold a thread
         self._coroutines = CoroutineRunner(in_flight, shared.threads, self._done, self._take_next)
         self.batches = Batches(in_flight, shared.threads, breakers, self.end, slot_freed)
 
     def unknown_tasks(self) -> set[str]:
-        """Tasks not to ask for. One that was registered since is no longer among them."""
+        """Tasks to exclude from claims, without those registered since."""
         self._unknown = {task for task in self._unknown if not self._registered(task)}
         return self._unknown
 
     def known_tasks(self) -> list[str] | None:
-        """The tasks to ask for by name, if more are unknown than should be told each time."""
+        """The tasks to claim by name, if too many are unknown to exclude them; else None."""
         return None if len(self._unknown) <= MAX_UNKNOWN_NAMED else self.registry.names()
 
     # Start
 
     def accept(self, claims: Sequence[Claim], until: float) -> None:
-        """Register all claims before the first handler runs: it may block, and jobs in flight are
-        renewed meanwhile. Their leases are safe `until` then, by the monotonic clock."""
+        """Register all claims before the first handler runs, which may block, while jobs in flight
+        are renewed. Their leases are safe `until` then, by the monotonic clock."""
         if not self.prefetched:
             self._prefetched_since = time.monotonic()
         late = time.monotonic() >= until
-        released: set[tuple[str, str]] = set()  # lanes that an earlier job was released of
+        released: set[tuple[str, str]] = set()  # lanes with a released job
         for claim in claims:
             lane = None if claim.lane is None else (claim.queue, claim.lane)
             if lane in released:
-                continue  # it must not overtake: the heartbeat releases it, too
+                continue  # it must not overtake: the heartbeat thread releases it, too
             if job := self._accept(claim, until, late):
                 self.prefetched.append(job)
             elif lane is not None:
                 released.add(lane)
 
     def start(self, free: int) -> None:
-        """Start jobs in flight for which there is a slot."""
+        """Start prefetched jobs in free slots."""
         batch: deque[InFlight] = deque()
         try:
             self._begin_jobs(batch, free)
-        finally:  # whatever we fail at, the others are not to be missed
+        finally:  # also after an error: the other jobs have been removed from `prefetched`
             if batch:
                 self._coroutines.run(batch)
 
     def _take_next(self, batch: deque[InFlight], free: int) -> None:
-        """Begin jobs in slots that have just become free; none once the worker stops."""
+        """Begin jobs in slots that were just freed; none once the worker stops."""
         if self.prefetched and not self._state.stopping:
             self._begin_jobs(batch, free, to_the_end=False)
 
     def _begin_jobs(self, batch: deque[InFlight], free: int, *, to_the_end: bool = True) -> None:
-        """Add those to the batch whose handlers are to be called. When there is no slot left, some
-        that need none may follow."""
+        """Add jobs to the batch whose handlers are to be called. Without a free slot, jobs that
+        need none may still follow."""
         there, self.prefetched = self.prefetched, deque()
         if self._in_flight.suspects and self._in_flight.secludes():
             suspects = self._in_flight.suspects
@@ -129,7 +127,7 @@ class JobRunner:
             while there:
                 job = there.popleft()
                 if job.transition is not None or not self._in_flight.holds(job):
-                    continue  # told to stop, or lost, before it began
+                    continue  # stopped or lost before it began
                 if self.breakers.open and self.breakers.holds(job.claim):
                     self.end(job, HELD_BACK_END)
                     continue
@@ -140,7 +138,7 @@ class JobRunner:
                     self.prefetched.append(job)
                     continue
                 if self._start(job):
-                    job.began_at = now  # soon: others may be called first
+                    job.began_at = now  # about now: other handlers may be called first
                     self._in_flight.take_slot(job)
                     batch.append(job)
                     free -= 1
@@ -151,18 +149,19 @@ class JobRunner:
             self.prefetched.extend(there)
 
     def tracked(self) -> set[InFlight]:
-        """Those in hand that somebody will begin with, apart from what runs."""
+        """Jobs in flight that will be started: prefetched, queued, or in a batch."""
         return {*self.prefetched, *self._coroutines.queued(), *self.batches.tracked()}
 
     def release_unstarted(self, after: float = 0.0) -> None:
-        """Those that have not begun since so many seconds: others may have a slot for them."""
+        """Release jobs without a slot for so many seconds: other workers may have one."""
         if self.prefetched and time.monotonic() - self._prefetched_since >= after:
             for job in self.prefetched:
                 self.interrupt(job, Outcome.RELEASED)
             self.prefetched.clear()
 
     def _needs_no_slot(self, job: InFlight) -> bool:
-        """Items of a batch share a slot; jobs of unknown tasks are released."""
+        """Whether a job needs no slot: items of a batch share one, and jobs of unknown tasks are
+        released."""
         definition = self.registry.get(job.claim.task)
         return definition is None or self.batches.would_join(job.claim)
 
@@ -173,13 +172,13 @@ class JobRunner:
                         extra=log_fields(claim))  # fmt: skip
             return None
         if older := self._in_flight.get(claim.id):
-            self.drop_lost([older])  # we lost it, and were the ones to claim it again
+            self.drop_lost([older])  # this worker lost the job, and has claimed it again
         job = InFlight(claim, safe_until=until)
         return job if self._in_flight.add(job) else None
 
     def _start(self, job: InFlight) -> bool:
-        """Begin an attempt, and say whether a handler is to be called for it alone. Whatever is
-        wrong with a row concerns that row alone."""
+        """Begin an attempt; returns whether to call a handler for this job alone. A faulty row
+        affects no other job."""
         definition = self.registry.get(job.claim.task)
         if definition is None:
             self._release_unknown(job)
@@ -212,11 +211,11 @@ class JobRunner:
         job.overdue_at = time.monotonic() + timeout + self._state.settings.cancel_grace + OVERTIME_S
 
     def _release_unknown(self, job: InFlight) -> None:
-        """Released unspent: other workers may know the task. This worker does not claim such jobs
-        again."""
+        """Release a job of an unknown task, unspent: other workers may know the task. This worker
+        does not claim such jobs again."""
         task = job.claim.task
         if task not in self._unknown:
-            log.error("the task %r is unknown to this worker: its jobs are left for others", task,
+            log.error("task %r is unknown here: its jobs are left for other workers", task,
                       extra=log_fields(job.claim))  # fmt: skip
         self._unknown.add(task)
         self.counts["unhandled"] += 1
@@ -230,14 +229,14 @@ class JobRunner:
 
     def _done(self, job: InFlight, ended: AttemptEnd) -> None:
         if job.abandoned:
-            self.abandoned_threads -= 1  # the thread that it held is free at last
+            self.abandoned_threads -= 1  # its thread is free again
             self._slot_freed()
         elif not job.ended:
             self.end(job, ended)
 
     def hold_back(self, circuit: Circuit) -> None:
-        """A breaker has opened: what waits for a batch goes back. (What has no slot yet does when
-        it would begin.)"""
+        """Release jobs in open batches after a breaker has opened. (Prefetched jobs are released
+        when they would start.)"""
         for job in self.batches.waiting():
             if (job.claim.queue, job.claim.task) == circuit and self.breakers.holds(job.claim):
                 self.batches.remove(job)
@@ -259,14 +258,14 @@ class JobRunner:
             self._log_end(job, ended, job.transition)
 
     def _log_end(self, job: InFlight, ended: AttemptEnd, transition: Transition) -> None:
-        # Arguments that are stored by reference are there once they have been fetched.
+        # The execution's claim has arguments that were fetched by reference.
         claim = job.claim if job.execution is None else job.execution.claim
         log_failure_of(claim, ended, transition, self._state.settings)
 
     # Stop
 
     def interrupt(self, job: InFlight, reason: Outcome) -> None:
-        """Ask a handler to stop; one that does not within the grace time is abandoned."""
+        """Ask a handler to stop; it is abandoned unless it stops within the grace time."""
         execution = job.execution
         if job.ended:
             return
@@ -280,7 +279,7 @@ class JobRunner:
         self._after(job, self._state.settings.cancel_grace, partial(self.abandon, job))
 
     def abandon(self, job: InFlight) -> None:
-        """Its outcome no longer waits for the handler, which may still hold a thread."""
+        """End a job without waiting for its handler, which may still hold a thread."""
         if job.ended or job.execution is None:
             return
         log.error("job %s: its handler does not stop; abandoned", job.claim.id,
@@ -293,7 +292,7 @@ class JobRunner:
         """Another worker may own these jobs: stop them and discard their outcomes."""
         for one in job:
             if one.ended or one.completed:
-                continue  # an outcome that is on its way, or there, is judged by the fence
+                continue  # its outcome is judged by the fence
             log.warning("job %s: claim lost, stopping", one.claim.id, extra=log_fields(one.claim))
             self.counts["lost"] += 1
             self._in_flight.discard(one)

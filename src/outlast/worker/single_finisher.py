@@ -1,4 +1,4 @@
-"""Stores outcomes and events one by one: those that cannot be stored with others.
+"""Single finisher: stores outcomes and events one by one, after their batch was refused.
 
 An outcome that cannot be stored becomes a failure with the reason; an event that cannot be stored
 is dropped.
@@ -53,8 +53,8 @@ class SingleFinisher:
         await self._store.arun(finish, [], [event])
 
     async def finish(self, transition: Transition) -> Finished:
-        """An outcome that cannot be stored becomes a failure that says so; if that cannot be stored
-        either, one in plain words."""
+        """Store an outcome. If it cannot be stored, store a failure with the reason; if that cannot
+        be stored either, a plain one."""
         refusal: Exception | None = None
         for replacement in (None, self._as_failure, plain_failure):
             if replacement is not None and refusal is not None:
@@ -69,8 +69,8 @@ class SingleFinisher:
                 refusal = refusal or error
         assert refusal is not None
         if not is_row_error(refusal):
-            raise refusal  # nothing at all can be stored: perhaps later
-        # Not even the failure: its lease runs out, and whoever sweeps tells of it.
+            raise refusal  # no version can be stored: retried later
+        # Not even the failure can be stored: its lease expires, and a sweep reports it.
         log.error("job %s cannot be finished: %s", transition.claim.id, refusal,
                   extra=log_fields(transition.claim))  # fmt: skip
         return Finished(lost=[transition])
@@ -81,7 +81,7 @@ class SingleFinisher:
         return await self._store.arun(finish, [transition])
 
     async def _retry_once(self, store: Callable[[T], Awaitable[R]], what: T) -> R:
-        """Once more after an error that nobody foresaw: it may have been about something else."""
+        """Retry once after an unexpected error, which may be unrelated to this row."""
         try:
             return await store(what)
         except Exception as error:
@@ -93,7 +93,7 @@ class SingleFinisher:
         self._counts["unstorable"] += 1
         log.error("job %s: its outcome cannot be stored: %s", claim.id, error_summary(error),
                   extra=log_fields(claim))  # fmt: skip
-        # What the database or its driver has against a value, it has against it next time, too.
+        # The database or its driver would refuse the same value again.
         ours = isinstance(error, OutlastError) and not isinstance(error, StoreError)
         outcome = Outcome.FAILED if ours else Outcome.PERMANENT
         return self._decide(claim, AttemptEnd(outcome, error=error_record(error)))

@@ -1,7 +1,7 @@
 """Schedules that remote workers declare in their code, announced through the service.
 
 A schedule outlives the token that announced it, so the token needs the scope `enqueue` as well, and
-must be of all tenants, as for a schedule that is made at run time. Announcements are on record.
+must be valid for all tenants, as for a schedule created at run time. Announcements are recorded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DeclaredSchedule(ClosedModel):
 
 
 class AnnounceRequest(ClosedModel):
-    """Schedules of a worker's code; or the names of those that it announced before."""
+    """Schedules of a worker's code, or the names of those announced before."""
 
     schedules: list[DeclaredSchedule] = Field(default_factory=list, max_length=MAX_REPORTS)
     names: list[str] = Field(default_factory=list, max_length=MAX_REPORTS)

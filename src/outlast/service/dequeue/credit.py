@@ -1,7 +1,7 @@
-"""Credit: how many more jobs one remote worker can hold.
+"""Credit: the number of further jobs that one remote worker can hold.
 
-An offered job counts as held until a report that passes here, or the database, which is read every
-few seconds, says otherwise. No credit has to be returned.
+An offered job counts as held until a report through this server ends it, or the database, which is
+read every few seconds, shows that it has ended. Workers do not return credit explicitly.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Credit:
         self.requested = 0  # jobs being claimed for it
         self._jobs = limit
         self._settings = settings
-        self._prefetch = 0  # additional jobs that it would accept
+        self._prefetch = 0  # additional jobs that it accepts
         self._prefetch_until = 0.0
 
     @property
     def limit(self) -> int:
-        """The worker's initial credit, and the prefetch of its last report: a worker with short
-        jobs gets the next ones before it finishes these. That holds only briefly, so a prefetch
-        expires unless it is repeated."""
+        """The worker's initial credit plus the prefetch of its last report: a worker with short
+        jobs gets further ones before it finishes these. A prefetch soon expires unless it is
+        repeated."""
         return self._jobs + (self._prefetch if time.monotonic() < self._prefetch_until else 0)
 
     @property

@@ -1,9 +1,9 @@
-"""The server as an owner of jobs: claims jobs to offer, and releases offers that were not accepted.
+"""Dispatcher: claims jobs for the server, offers them, and releases offers that were not accepted.
 
 It is registered as a worker, with a liveness lock and a heartbeat thread, so the offers of a killed
 server are ready again in about a second. If all workers are remote, it does their maintenance.
 
-    streams ──▶ offer ──▶ offered ─┬─ accepted, by a renewal: owned by the worker from now on
+    streams ──▶ offer ──▶ offered ─┬─ accepted, by a renewal: owned by the worker from then on
                                    ├─ withdrawn: its stream was closed before it was sent
                                    └─ lapsed: its short lease expired
 """
@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 
 class Dispatcher:
-    """A part of the service, and the source of its own worker, which runs nothing itself."""
+    """A background part of the service, and the source of its own worker, which runs no jobs."""
 
     def __init__(self, app: Outlast, settings: ServiceSettings, prompt: Store) -> None:
         self.app = app
@@ -86,10 +86,10 @@ class Dispatcher:
         self.streams: set[WorkerStream] = set()
         self.polling = PollingWorkers(self.store, self.settings.renew_every, self.spawn)
         self.is_open = asyncio.Event()  # registered, and the liveness lock is held
-        self._tasks: set[asyncio.Task[object]] = set()  # they outlive the requests
+        self._tasks: set[asyncio.Task[object]] = set()  # tasks that outlive their requests
         self.shared_poll = SharedPoll(self._poll, self.spawn)
         self._promote_at = 0.0
-        self._poller = Poller([], self.settings)  # for the times of polls alone
+        self._poller = Poller([], self.settings)  # only for the times of polls
         self._worker = self._new_worker()
 
     @property
@@ -102,7 +102,7 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Run as long as the service."""
-        self._worker = self._new_worker()  # a restarted worker never answers for the previous one
+        self._worker = self._new_worker()  # a restarted worker has a new id
         self.renewals = Renewals(self._prompt, self.service_settings.remote_lease)
         try:
             await self._worker.arun()
@@ -136,11 +136,11 @@ class Dispatcher:
         return Worker(self.app, shared, self, sink, self._leases, runner)
 
     def _remote_tasks(self) -> list[str]:
-        """The tasks of the connected remote workers: this server fires their schedules."""
+        """The tasks of connected remote workers, whose schedules this server fires."""
         streamed = {task for stream in tuple(self.streams) for task in stream.info.tasks}
         return sorted(streamed | self.polling.tasks())
 
-    # The source of its worker
+    # Job source of its worker
 
     @property
     def failure(self) -> OutlastError | None:
@@ -166,7 +166,7 @@ class Dispatcher:
         await self.wakeup.wait(self._poller.pause())
 
     async def stop(self) -> None:
-        """Called before renewals end: nothing is offered that would not be renewed."""
+        """Stop offering before renewals end, because later offers would not be renewed."""
         self.end_streams()
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
@@ -191,7 +191,7 @@ class Dispatcher:
             stream.notify(queue)
 
     def drop_claims(self, claims: Sequence[Claim]) -> None:
-        """This worker runs nothing."""
+        """No effect: this worker runs no jobs."""
 
     def became_ready(self, queues: set[str]) -> None:
         for queue in queues:
@@ -204,7 +204,7 @@ class Dispatcher:
             stream.slot_freed(claim)
 
     async def poll_together(self, _: Store, queues: Collection[str] | None) -> PendingQueues:
-        """As a stream's poller asks: for the queues of all streams."""
+        """The shared poll for the queues of all streams, in the form that pollers call."""
         return await self.shared_poll.latest()
 
     async def _poll(self) -> PendingQueues:
@@ -241,8 +241,8 @@ class Dispatcher:
     # Offer
 
     async def offer(self, stream: WorkerStream, request: ops.OfferRequest) -> list[Claim]:
-        """Claim for a stream. The caller may be cancelled at any time; the claim continues, and is
-        released if no caller waits for it."""
+        """Claim for a stream. If the caller is cancelled, the claim continues, and its jobs are
+        released."""
         return await asyncio.shield(self.spawn(self._offer(stream, request)))
 
     async def _offer(self, stream: WorkerStream, request: ops.OfferRequest) -> list[Claim]:
@@ -251,7 +251,7 @@ class Dispatcher:
         return claims.holding(ours) if isinstance(claims, TurnClaims) else ours
 
     def assign(self, stream: WorkerStream, claims: Sequence[Claim]) -> list[Claim]:
-        """Register claims that were made for a stream; release them if it is closed."""
+        """Register claims for a stream; release them if it is closed."""
         if spent := [claim for claim in claims if claim.at_limit]:
             self.spawn(self._end_at_limit(spent))
         accepted = [claim for claim in claims if claim not in spent] if spent else claims
@@ -265,7 +265,7 @@ class Dispatcher:
         return ours
 
     async def _end_at_limit(self, claims: Sequence[Claim]) -> None:
-        """One by one: each concerns its own row."""
+        """End jobs at a counter limit, one by one, so that a faulty row affects no other."""
         for claim in claims:
             await self.store.arun(finish, [self.decide(claim, counter_at_limit(claim))])
 
@@ -273,7 +273,7 @@ class Dispatcher:
         return self.book.stream_of(claim.claim_key)
 
     def should_promote(self) -> bool:
-        """Whether to promote due jobs; often enough for all streams together."""
+        """Whether to promote due jobs, at intervals for all streams together."""
         due = time.monotonic() >= self._promote_at
         if due:
             self._promote_at = time.monotonic() + PROMOTE_INTERVAL_S
@@ -311,7 +311,7 @@ class Dispatcher:
         self.polling.renewed(holds)
 
     def forget(self, holds: Iterable[ClaimKey]) -> None:
-        """Remove these claims: the worker has room for others."""
+        """Remove claims that the worker no longer holds."""
         for hold in holds:
             if (offer := self.book.remove(hold)) is not None:
                 offer.stream.has_room()
@@ -334,7 +334,7 @@ class Dispatcher:
     def _done(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            bug = not isinstance(error, OutlastError)  # the caller may be gone
+            bug = not isinstance(error, OutlastError)  # logged here: the caller may be gone
             log.log(
                 logging.ERROR if bug else logging.DEBUG, "a dispatcher task failed: %s", error,
                 exc_info=error if bug else None,

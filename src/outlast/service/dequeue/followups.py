@@ -2,7 +2,7 @@
 
 A remote worker may enqueue jobs for the tenant of its job, in queues that its token may access, in
 that job's flow or in new flows. The ids that it sends only link these jobs to each other, and are
-replaced by ours. An id of a job without access gets the same answer as an id that does not exist.
+replaced by derived ones. An inaccessible job's id is refused like an id that does not exist.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ...model.uniqueness import check_unique_job
 from ...ops.access import Access
 
 _JOBS = TypeAdapter(tuple[NewJob, ...])
-_NO_ID = str(UUID(int=0))  # of a job that is yet to be made
+_NO_ID = str(UUID(int=0))  # of a job without an id yet
 _RANDOM_BITS = (1 << 62) - 1  # the random bits of an id
 
 
 def read_followups(
     data: Sequence[dict[str, object]], claim: Claim, reach: Access
 ) -> tuple[NewJob, ...]:
-    """The jobs, or an InvalidOption that explains what is wrong."""
+    """The validated jobs; raises InvalidOption with the reason."""
     jobs = _parse(data)
     ids = {job.id for job in jobs}
     founded = {flow.id for job in jobs for flow in job.new_flows}
@@ -67,7 +67,7 @@ def _parse(data: object) -> tuple[NewJob, ...]:
 
 
 def read_template(data: Mapping[str, object], reach: Access) -> dict[str, object]:
-    """The columns of the jobs of a schedule that a remote worker declares, of any tenant."""
+    """The validated columns of the jobs of a remote worker's schedule, of any tenant."""
     job = _parse([{**data, "id": _NO_ID}])[0]
     _check(job, job.tenant, _NO_ID, reach)
     if job.flow or job.team or job.new_flows or job.sibling_of or job.after or job.waits_for:
@@ -111,7 +111,7 @@ def _check(job: NewJob, tenant: str, maker: str, reach: Access) -> None:
 
 
 def _hooks(job: NewJob, maker: str) -> tuple[NewJob, ...]:
-    """The hooks of a job; they get their ids when it ends."""
+    """The hooks of a job, which get their ids when it ends."""
     hooks = _json(job.hooks)
     if hooks is None:
         return ()
@@ -136,8 +136,8 @@ def named_lanes(jobs: Sequence[NewJob]) -> set[tuple[str, str]]:
 
 
 def _derived_id(id: str, claim: Claim) -> str:
-    """A new id: the time of the given one, which orders the jobs of a call, and bits that we
-    derive. It is the same whenever this report is sent, and cannot be chosen."""
+    """A new id with the time of the given one, which orders the jobs of a call, and derived random
+    bits: it is the same for each repeat of the report, and the worker cannot choose it."""
     content = f"{claim.id} {claim.fence} {UUID(id)}"
     random_part = int.from_bytes(sha256(content.encode()).digest()[:8]) & _RANDOM_BITS
     return str(UUID(int=UUID(id).int & ~_RANDOM_BITS | random_part))

@@ -1,11 +1,11 @@
-"""Long poll: one answer with the next jobs, for workers that cannot hold a stream.
+"""Long poll: one response with the next jobs, for workers that cannot hold a stream open.
 
-    asked ──▶ jobs found, or `wait` is over ──▶ answered ──▶ accepted, by renewals
-                 │                                 └──▶ not accepted in time: put back, unspent
-                 └──▶ the client is gone before the answer: put back at once, unspent
+    request ──▶ jobs found, or `wait` is over ──▶ response ──▶ accepted, by renewals
+                 │                                 └──▶ not accepted in time: released, unspent
+                 └──▶ the client disconnects before: released at once, unspent
 
-Offers, tokens, leases, credit and limits are those of a stream. Between two polls, a worker is
-known by the renewals of its jobs.
+Offers, tokens, leases, credit and limits are those of a stream. Between two polls, renewals of its
+jobs show that a worker is alive.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger("outlast.service")
 
 
 class DequeuedJobs(BaseModel):
-    """The answer to a poll."""
+    """The response to a poll."""
 
     worker: str = Field(description="your name in the server's tables")
     lease: float = Field(description="seconds a job is yours after each renewal")
@@ -45,7 +45,7 @@ class DequeuedJobs(BaseModel):
 
 
 class LongPollResponse(Response):
-    """An answer that waits for jobs. Jobs that it cannot deliver go back at once."""
+    """A response that waits for jobs. Jobs that it cannot deliver are released at once."""
 
     def __init__(self, call: RequestContext, stream: WorkerStream, wait: float) -> None:
         self.background = None
@@ -65,7 +65,7 @@ class LongPollResponse(Response):
                 await problems.problem_response(error)(scope, receive, send)
 
     async def _answer(self, receive: Receive, send: Send) -> bool:
-        """Whether the answer was sent."""
+        """Wait for jobs and send them; returns whether the response was sent."""
         async with self._call.while_allowed() as revoked:
             polling = asyncio.create_task(self._stream.next_claims_for_poll(self._wait))
             gone = asyncio.create_task(disconnected(receive))
@@ -82,7 +82,7 @@ class LongPollResponse(Response):
                 await asyncio.gather(*every, return_exceptions=True)
 
     async def _send(self, claims: Sequence[Claim], send: Send) -> bool:
-        """A client that takes in nothing for the time of an offer is not waited for."""
+        """Send jobs, unless the client does not read for the time of an offer."""
         body = self._body(claims)
         headers = [
             (b"content-type", b"application/json"),
@@ -95,7 +95,7 @@ class LongPollResponse(Response):
                 await send(start)
                 await send(body_message(body, more=False))
         except TimeoutError:
-            log.warning("%s does not read the answer to its poll", self._stream.worker)
+            log.warning("%s does not read the response to its poll", self._stream.worker)
             return False
         return True
 
@@ -114,7 +114,7 @@ class LongPollResponse(Response):
         return JsonLines().write(answer)
 
     def _delivered(self) -> None:
-        """The jobs stay offered for their lease."""
+        """Keep the jobs offered for their lease."""
         stream = self._stream
         dispatcher, waiting = stream.dispatcher, bool(stream.unaccepted())
         dispatcher.streams.discard(stream)

@@ -1,4 +1,4 @@
-"""The offers of this server: jobs with their streams and tokens, accepted or not."""
+"""Offer book: the offers of this server with their streams and tokens, accepted or not."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ...model.claim import Claim, ClaimKey
 if TYPE_CHECKING:
     from .stream import WorkerStream
 
-MAX_DISOWNED = 10_000  # late claims that are remembered
+MAX_DISOWNED = 10_000  # late claims that are kept
 
 Attempt = tuple[str, int]  # job and fence
 
 
 @dataclass(slots=True, eq=False)
 class Offer:
-    """A claim that a remote worker holds. `expires_at` is None once it was accepted; `stream` is
-    the last one that its worker opened."""
+    """A claim that is offered to or held by a remote worker. `expires_at` is None once it was
+    accepted; `stream` is the last one that its worker opened."""
 
     claim: Claim
     stream: WorkerStream
@@ -29,12 +29,12 @@ class Offer:
 
     @property
     def lapsed(self) -> bool:
-        """Whether the worker did not accept it in time."""
+        """Whether the worker failed to accept it in time."""
         return self.expires_at is not None and self.expires_at < time.monotonic()
 
 
 class OfferBook:
-    """Written by the event loop alone; the heartbeat thread uses it by `disown`."""
+    """All offers. Written only by the event loop, except for `disown` in the heartbeat thread."""
 
     def __init__(self) -> None:
         self._offers: dict[ClaimKey, Offer] = {}
@@ -48,8 +48,8 @@ class OfferBook:
     # Offers
 
     def claimed(self, claim: Claim) -> bool:
-        """Add a claim in this server's name. False: the heartbeat thread has already released it,
-        because it arrived too late."""
+        """Add a claim in this server's name; returns False if it arrived too late, and the
+        heartbeat thread has released it."""
         attempt = claim.id, claim.fence
         self._unaccepted.add(attempt)
         if attempt not in self._disowned:
@@ -58,12 +58,10 @@ class OfferBook:
         return False
 
     def disown(self, claim: Claim) -> bool:
-        """Called by the heartbeat thread: this claim did not arrive, and must not any more. False:
-        it did. Each side first writes, then reads what the other has written, so that never both
-        proceed.
+        """From the heartbeat thread: refuse a claim that has not arrived. Returns False if it has.
 
-        Each side first says what it does and then looks at what the other has said, so that never
-        both of them go ahead."""
+        Each side first records its decision and then checks the other's, so that never both
+        proceed."""
         if len(self._disowned) > MAX_DISOWNED:
             self._disowned.clear()
         self._disowned.add(claim.claim_key[:2])
@@ -84,7 +82,7 @@ class OfferBook:
                 self._unaccepted.discard(hold[:2])
 
     def adopt(self, stream: WorkerStream, previous: WorkerStream) -> None:
-        """What the same worker was offered by its last poll, and has not accepted yet."""
+        """Take over the unaccepted offers of the same worker's last poll."""
         for hold, offer in tuple(previous.offers.items()):
             if offer.expires_at is not None:
                 offer.stream, stream.offers[hold] = stream, previous.offers.pop(hold)
@@ -122,7 +120,7 @@ class OfferBook:
     # Tokens
 
     def signed(self, claim: Claim, token: str) -> None:
-        """Remember a token, to recognize it without parsing."""
+        """Keep a token, to recognize it without parsing."""
         if offer := self._offers.get(claim.claim_key):
             offer.token = token
             self._by_token[token] = offer

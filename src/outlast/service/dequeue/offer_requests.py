@@ -1,4 +1,4 @@
-"""Offer requests: what the dispatcher claims for one remote worker."""
+"""Offer requests: the dispatcher's claims for one remote worker."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MAX_CLAIM = 200  # jobs per claim
 
 class OfferRequests:
     def __init__(self, dispatcher: Dispatcher, info: RemoteWorkerInfo, credit: Credit) -> None:
-        self.max_share = 2  # claims at once: at most one part in so many of what it can hold
+        self.max_share = 2  # a claim has at most this fraction (1/n) of the credit
         self._dispatcher = dispatcher
         self._info = info
         self._credit = credit
 
     def new(self, poller: Poller, queues: tuple[str, ...], room: int) -> OfferRequest | None:
-        """On a stream, at most half of the credit: while one half is on its way, the other runs.
-        None: breakers hold back all of its tasks there."""
+        """The next claim, on a stream for at most half of the credit: while one half is in transit,
+        the other runs. None: breakers hold back all of the worker's tasks there."""
         info = self._info
         held = poller.held.get(queues[0])  # the same for all queues
         tasks = tuple(task for task in info.tasks if task not in held) if held else info.tasks
@@ -51,7 +51,7 @@ class OfferRequests:
         )
 
     def held_tasks(self) -> HeldTasks:
-        """Tasks that breakers hold back. A worker of one tenant may not probe; if it is the only
-        one that could, they do not hold its jobs back for ever."""
+        """Tasks that breakers hold back. A worker of one tenant may not probe: breakers that no
+        other worker probes do not hold its jobs back for ever."""
         breakers = self._dispatcher.breakers
         return breakers.held if self._info.tenant is None else breakers.held_while_probed

@@ -1,4 +1,4 @@
-"""Workers that poll, between their polls: their renewals are heartbeats, their tasks are known."""
+"""Polling workers between their polls: renewals count as heartbeats, and their tasks are known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .worker_info import RemoteWorkerInfo
 if TYPE_CHECKING:
     from .stream import WorkerStream
 
-POLLER_KNOWN_S = 300.0  # seconds after its last poll or renewal that a worker counts as there
+POLLER_KNOWN_S = 300.0  # seconds after its last poll or renewal until a worker counts as gone
 
 
 class PollingWorkers:
@@ -28,11 +28,11 @@ class PollingWorkers:
         self._store, self._every, self._spawn = store, heartbeat_every, spawn
         self._known: dict[str, tuple[RemoteWorkerInfo, float]] = {}
         self._unaccepted: dict[str, WorkerStream] = {}  # polls that were answered with jobs
-        self._pollers: dict[str, Poller] = {}  # whose turn it is, from one poll to the next
+        self._pollers: dict[str, Poller] = {}  # the turns of queues, from one poll to the next
         self._heartbeat_at: dict[str, float] = {}
 
     def polled(self, stream: WorkerStream, unaccepted: bool) -> None:
-        """A poll was answered, with jobs that are not accepted yet, or without."""
+        """Note the response to a poll, and whether it has jobs to be accepted."""
         now, info = time.monotonic(), stream.info
         if unaccepted:
             self._unaccepted[info.worker] = stream
@@ -47,7 +47,7 @@ class PollingWorkers:
         return self._unaccepted.pop(worker, None)
 
     def poller(self, info: RemoteWorkerInfo) -> Poller | None:
-        """The poller of this worker's last poll, if it asked for the same jobs."""
+        """The poller of this worker's last poll, if it requested the same jobs."""
         known, poller = self._known.get(info.worker), self._pollers.get(info.worker)
         if known is None or poller is None:
             return None
@@ -69,7 +69,7 @@ class PollingWorkers:
         self._heartbeat_at.pop(worker, None)
 
     def renewed(self, holds: Iterable[ClaimKey]) -> None:
-        """Claims were renewed: their workers live."""
+        """Note renewed claims, whose workers are alive."""
         if not self._known:
             return
         now = time.monotonic()

@@ -1,8 +1,8 @@
-"""Renewals of remote workers: many in one statement, answered soon despite locks.
+"""Renewals of remote workers: many in one statement, with bounded waits for locks.
 
-A worker without an answer has to stop its jobs before their leases expire. So a renewal waits for a
-lock as briefly as a local worker's does, and renewals that arrive meanwhile share the next
-statement: however many workers there are, each is answered within two such waits.
+A worker without a response must stop its jobs before their leases expire. So a renewal waits for a
+lock as briefly as a local worker's, and renewals that arrive meanwhile share the next statement:
+regardless of the number of workers, each gets its response within two such waits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Renewals:
         self._turn = asyncio.Lock()
 
     async def hold(self, claims: Sequence[Claim]) -> ops.HoldResult:
-        """Renew these claims, and accept those that were only offered. The answer covers all claims
+        """Renew these claims, and accept those that were only offered. The result covers all claims
         of the statement."""
         if len(self._next.claims) + len(claims) > MAX_CLAIMS:
             self._next = RenewalBatch()

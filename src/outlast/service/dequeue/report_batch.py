@@ -7,7 +7,7 @@
     event     progress, a log line, or streamed output
 
 Events are stored before the outcomes that are reported with or after them. All outcomes use the
-same finish as a local worker's, and each report gets its own answer.
+same finish as a local worker's, and each report gets its own response.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DEFAULT_BREAKER = Breaker()
 
 
 class ReportFinisher:
-    """Outcomes to store, and the answer for each."""
+    """Stores outcomes, and has the result of each."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -58,7 +58,7 @@ class ReportFinisher:
             self._in_flight, dispatcher.metrics, dispatcher.became_ready, dispatcher.refused,
             dispatcher.slot_freed,
         )  # fmt: skip
-        # One failure is enough to split a batch: the next call has another one.
+        # One failure suffices to split a batch: the next call has another finisher.
         self._finisher = Finisher(
             dispatcher.store,
             self._in_flight,
@@ -115,7 +115,7 @@ class ReportFinisher:
 
 
 class ReportBatch:
-    """The reports of one call: sorted, applied, answered in their order."""
+    """The reports of one call: sorted and applied; responses are in their order."""
 
     def __init__(
         self, dispatcher: Dispatcher, key: bytes, reach: Access, queue_names: QueueNames
@@ -188,8 +188,8 @@ class ReportBatch:
             self._finisher.add_event(claim, report.kind, report.data, report.n)
 
     def _add_stream(self, report: TaskReport, claim: Claim) -> None:
-        """Store a row of output. One that a dead worker left is dropped: its attempt is over, and
-        readers may have gone on to the next."""
+        """Store a row of output. Output left by a dead worker is dropped: its attempt is over, and
+        readers may have continued with the next."""
         if not isinstance(json.loads(report.data), list):
             raise InvalidInput("data of a stream must be an array of chunks")
         if report.n >= MAX_ROW_NUMBER:
@@ -215,14 +215,15 @@ class ReportBatch:
         return judged
 
     def _transition(self, claim: Claim, ended: AttemptEnd, policy: Policy | None) -> Transition:
-        """The job's own policy comes first, then the worker's for the task, then this server's."""
+        """The transition by the job's own retry policy, else the worker's for the task, else this
+        server's."""
         if claim.retry or policy is None:
             return self._dispatcher.decide(claim, ended)
         return decide(claim, ended, Retry(**policy.model_dump()), random.random())
 
     async def _hold_unrenewed(self) -> None:
-        """Renew the claims that were not renewed on the way: they are lost, or their rows are
-        locked."""
+        """Renew claims that were not renewed together with outcomes: they are lost, or their rows
+        are locked."""
         hold_result = self._finisher.hold_result
         if left := [
             claim for claim in self._finisher.held if claim.claim_key not in hold_result.cancelling
@@ -260,7 +261,7 @@ class ReportBatch:
             await self._dispatcher.store.arun(ops.record_late, self._late)
 
     async def _find_stored_events(self) -> None:
-        """Events of a lost claim are not stored, and the sender is told so."""
+        """Find which events were stored: those of lost claims are not, and their status says so."""
         if self._events:
             self._stored |= await self._dispatcher.store.arun(ops.stored_events, self._events)
         if self._streamed:

@@ -1,4 +1,4 @@
-"""Models of reports and their answers, and the conversion of a report to an attempt's end."""
+"""Models of reports and their responses, and the conversion of a report to an attempt's end."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class TaskReport(ClosedModel):
     """One report about one job."""
 
     do: Literal["renew", "complete", "fail", "release", "event"]
-    token: Token = Field(description="the job's task token, as it was offered")
+    token: Token = Field(description="the job's task token, from the offer")
     result: str | None = Field(None, max_length=MAX_PAYLOAD, description="complete: as JSON text")
     jobs: list[dict[str, Any]] | None = Field(
         None, max_length=1000, description="complete: follow-up jobs"

@@ -52,7 +52,7 @@ Names = Annotated[str, Field(max_length=6000, description="separated by commas")
 
 
 class DequeueQuery(ClosedModel):
-    """The request of a worker."""
+    """The parameters of a worker."""
 
     worker: Name = Field(description="its name, new at every start")
     tasks: Names = Field(min_length=1, description="names of its tasks, separated by commas")
@@ -65,7 +65,7 @@ class DequeueQuery(ClosedModel):
 
 
 class PollQuery(DequeueQuery):
-    """What a worker wants, and how long it waits for it."""
+    """The parameters of a worker, and the time that it waits for jobs."""
 
     wait: float = Field(
         20.0, ge=0, le=3600, description="seconds to wait for a job, up to max_wait"
@@ -89,7 +89,7 @@ async def dequeue(call: RequestContext) -> Response:
 
 
 async def poll_jobs(call: RequestContext) -> Response:
-    """The stream's offers in one answer."""
+    """Offer jobs in one response."""
     dispatcher = await _dispatcher_of(call)
     key = await call.service.key(task_tokens.PURPOSE)
     stream = WorkerStream(dispatcher, _worker_info(call), JsonLines(), key)
@@ -118,7 +118,7 @@ async def leave_dequeue(call: RequestContext) -> LeaveResult:
 
 
 class DequeueResponse(Response):
-    """The streaming response. However it ends, the stream is closed."""
+    """The streaming response, which always closes the stream."""
 
     def __init__(self, call: RequestContext, stream: WorkerStream, media: str) -> None:
         self.background = None

@@ -1,4 +1,4 @@
-"""One poll for the queues with ready jobs serves all streams that ask at about the same time."""
+"""Shared poll: one poll for queues with ready jobs serves all streams that need it at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Spawn = Callable[[Coroutine[object, object, PendingQueues]], asyncio.Task[Pendin
 
 
 class SharedPoll:
-    """At most one poll at a time, however many ask and however slow the database is."""
+    """Runs at most one poll at a time, for all callers."""
 
     def __init__(self, poll: Callable[[], Coroutine[object, object, PendingQueues]], spawn: Spawn):
         self._poll, self._spawn = poll, spawn
@@ -23,8 +23,7 @@ class SharedPoll:
         self._outdated_at = 0.0
 
     def outdate(self) -> None:
-        """Jobs were enqueued, or may have been. Those who ask from now on get a poll that begins
-        later."""
+        """Note that jobs may have been enqueued: later callers get a poll that begins later."""
         self._outdated_at = time.monotonic()
 
     async def latest(self) -> PendingQueues:

@@ -50,7 +50,7 @@ class PrerequisitesPage(BaseModel):
 
 
 class SlowDownRequest(ClosedModel):
-    """For how long no worker starts another job of this job's lane."""
+    """The time for which no worker starts another job of this job's lane."""
 
     token: Token
     seconds: float = Field(gt=0, le=MAX_SLOW_DOWN_S, allow_inf_nan=False)
@@ -77,7 +77,7 @@ async def read_prerequisites(call: RequestContext) -> PrerequisitesPage:
 
 
 async def slow_lane_down(call: RequestContext) -> ClosedLane:
-    """Close the job's lane. A lane of several tenants is closed by workers of all tenants only."""
+    """Close the job's lane. Only workers of all tenants may close a lane of several tenants."""
     claim = await claim_of(call, call.body.token)
     if claim.lane is None:
         raise UnprocessableBody(
@@ -97,7 +97,7 @@ async def slow_lane_down(call: RequestContext) -> ClosedLane:
 
 
 def _job_json(job: Job) -> dict[str, object]:
-    """A job as in all responses, with the blob that its result refers to, for readers with
+    """A job as in all responses, plus the reference to its result's blob, for readers with
     access."""
     job_json = job.as_json()
     return (

@@ -1,7 +1,7 @@
-"""One remote worker's stream: jobs are offered as long as it can hold more.
+"""The stream of one remote worker: jobs are offered as long as it can hold more.
 
-The worker's jobs are known from the reports that pass here and, every few seconds, from the
-database: the count stays right when reports go through another server, or a claim is lost.
+The worker's jobs are counted by the reports through this server and, every few seconds, by the
+database: the count stays correct when reports go through another server, or a claim is lost.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("outlast.service")
 
 RECONCILE_INTERVAL_S = 1.0  # seconds between reads of the worker's jobs in the database
-GATHER_S = 0.005  # seconds
-MAX_POLL_OVERTIME_S = 1.0  # seconds that a poll goes on while queues are still to be asked
+GATHER_S = 0.005
+MAX_POLL_OVERTIME_S = 1.0  # seconds that a poll may exceed its wait while queues are left
 
 Send = Callable[[bytes], Awaitable[None]]
 
@@ -55,9 +55,9 @@ class WorkerStream:
         self._requests = OfferRequests(dispatcher, info, self.credit)
         self._piggybacked: list[Claim] = []  # claimed with a report, not sent yet
         self._wakeup = asyncio.Event()
-        self._end_reason = ""  # why the stream ends
-        self.renewal_due = False  # the worker should renew, and learn which jobs to stop
-        self._is_answered = False  # a poll that has its jobs: no more are claimed for it
+        self._end_reason = ""
+        self.renewal_due = False  # the worker should renew: the response lists jobs to stop
+        self._is_answered = False  # a poll with its response: no more jobs are claimed for it
         self._backoff = Backoff()
         now = time.monotonic()
         self._ends_at = now + dispatcher.service_settings.stream_life * random.uniform(0.9, 1.0)
@@ -81,7 +81,7 @@ class WorkerStream:
         await self._send_frame(send, {"type": "bye", "reason": self._end_reason})
 
     def close(self) -> None:
-        """On every way out, without waiting: release at once what was not accepted."""
+        """Close the stream without waiting, and release unaccepted offers at once."""
         self.closed = True
         self.dispatcher.streams.discard(self)
         held = self.offers.values()
@@ -127,20 +127,20 @@ class WorkerStream:
 
     async def next_claims_for_poll(self, wait: float) -> list[Claim]:
         """One poll instead of a stream: the first jobs that can be offered, or none within so many
-        seconds; sooner, if a cancel was requested for a job of this worker."""
+        seconds; earlier if a cancel was requested for a job of this worker."""
         self._requests.max_share = 1
         if (kept := self.dispatcher.polling.poller(self.info)) is not None:
-            self.poller = kept  # the turns of queues, lanes and priorities go on
+            self.poller = kept  # continue the turns of queues, lanes and priorities
         self._ends_at = self._silent_since = until = time.monotonic() + wait
         await self._register()
-        self.dispatcher.shared_poll.outdate()  # what is enqueued by now is found, without waiting
+        self.dispatcher.shared_poll.outdate()  # find jobs that are already enqueued
         claims: list[Claim] | None = []
         while not claims and not self._end_reason:
             claims = await self._poll_once()
             left = until - time.monotonic()
             if (self.renewal_due and self.offers) or left < -MAX_POLL_OVERTIME_S:
                 break
-            if claims is None:  # no queue has anything; [] means that one of them gave nothing
+            if claims is None:  # no queue has jobs; []: a claim was empty
                 if left <= 0:
                     break
                 await self._wait(left)
@@ -165,7 +165,7 @@ class WorkerStream:
         return bool(self._end_reason)
 
     async def change(self, most: float) -> None:
-        """Wait until the worker accepts or reports, or so many seconds."""
+        """Wait until the worker accepts or reports, at most this many seconds."""
         self._wakeup.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(most):
@@ -191,7 +191,7 @@ class WorkerStream:
     # Offer
 
     async def _gather(self) -> None:
-        """A busy worker finishes many jobs in a moment: replace them together."""
+        """Wait a moment: a busy worker finishes many jobs at once, which are replaced together."""
         until = time.monotonic() + GATHER_S
         while self.credit.is_nearly_used and not self._piggybacked:
             if (left := until - time.monotonic()) <= 0:
@@ -203,7 +203,7 @@ class WorkerStream:
         self._wakeup.set()
 
     async def _offer(self) -> list[Claim] | None:
-        """Claims from the queue whose turn it is; None: there is none to poll."""
+        """Claims from the next queue; None: no queue is known to have jobs."""
         if self.credit.free <= 0:
             return None
         if self.poller.wait() == 0:
@@ -234,7 +234,7 @@ class WorkerStream:
         return claims
 
     def piggyback_request(self, ending: int) -> ops.OfferRequest | None:
-        """The claim to make in the round trip that ends so many of the worker's jobs."""
+        """The claim for the round trip that ends this number of the worker's jobs."""
         room = self.credit.free + ending
         self.poller.held = self._requests.held_tasks()
         if (
@@ -258,7 +258,7 @@ class WorkerStream:
         self._wakeup.set()
 
     def piggyback_failed(self, request: ops.OfferRequest) -> None:
-        """The claim failed: there may be ready jobs all the same."""
+        """The claim failed: there may still be ready jobs."""
         self.credit.requested -= request.limit
         self.poller.return_to_front(request.queues)
         self._wakeup.set()
@@ -268,7 +268,7 @@ class WorkerStream:
         return claims or None
 
     async def _send(self, send: Send, claims: Sequence[Claim]) -> None:
-        """Send offers. Those that cannot be sent are not accepted, so `close` releases them."""
+        """Send offers. Unsent offers are not accepted, so `close` releases them."""
         for frame in offer_frames(claims, self.sign):
             await self._send_frame(send, frame)
 

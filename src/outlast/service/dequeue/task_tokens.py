@@ -1,8 +1,8 @@
 """Task tokens: prove that a job was offered to this worker, under this claim.
 
 A token is the signed claim: `1.<facts>.<mac>`. So a server keeps no record of its tokens, and any
-instance can verify any token. The facts of a claim do not change while it holds; its fence and
-owners tell, in the database, whether it still does. For workers, a token is opaque.
+instance can verify any token. The facts of a claim do not change while it is held; the database
+compares fence and owner. For workers, a token is opaque.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _CLAIM_FIELDS = (
     "offered_by",
     "lane",
 )
-# A token of the first kind does not name the server that offered the job: it is valid once
-# accepted. One of the second kind has no lane.
+# Tokens of the first kind do not name the server that offered the job: they are valid once
+# accepted. Tokens of the second kind have no lane.
 _FIELDS_OF_KIND = {"1": _CLAIM_FIELDS[:-2], "2": _CLAIM_FIELDS[:-1], _KIND: _CLAIM_FIELDS}
 _DEFAULTS: dict[str, Any] = {
     "args": "null", "priority": 0, "run_at": 0.0, "created_at": 0.0, "timeout": None,
@@ -62,7 +62,7 @@ def sign(claim: Claim, key: bytes) -> str:
 
 
 def read(token: str, key: bytes) -> Claim | None:
-    """The claim of a token; None unless we signed exactly this text."""
+    """The claim of a token; None unless this service signed exactly this text."""
     text, _, mac = token.rpartition(".")
     # As text: another encoding of the same bytes is another token.
     if not token.isascii() or not hmac.compare_digest(mac, _mac(text, key)):

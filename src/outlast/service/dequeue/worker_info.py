@@ -22,13 +22,13 @@ class RemoteWorkerInfo:
     credit: int  # maximum jobs that it holds
 
     def may_probe(self, circuit: Circuit) -> bool:
-        """Whether it may probe a breaker. Breakers are shared by all tenants: workers of one tenant
-        neither open nor close them."""
+        """Whether the worker may probe a breaker. Breakers are shared by all tenants: workers of
+        one tenant neither open nor close them."""
         served = self.queues is None or circuit.queue in self.queues
         return self.tenant is None and served and circuit.task in self.tasks
 
     def registration(self, lease: float) -> dict[str, object]:
-        """The row that it registers, as any worker."""
+        """The worker's row in the table of workers."""
         return {
             "id": self.worker,
             "host": self.host,

@@ -27,7 +27,7 @@ from ..scenario_context import ScenarioContext
 from .scenario import scenario
 from .whole_workers import work_until
 
-LOOK_INTERVAL_S = 0.5
+CHECK_INTERVAL_S = 0.5
 CLOSE_WITHIN_S = 5.0  # seconds after the last success, or the breaker counts as stuck
 HELD_BACK = AttemptEnd(Outcome.RELEASED, quiet=True)
 
@@ -94,7 +94,7 @@ def work_through_an_outage(ctx: ScenarioContext) -> Iterator[None]:
         if time.monotonic() < look_at:
             return False
         still_open = is_open()
-        look_at = time.monotonic() + LOOK_INTERVAL_S
+        look_at = time.monotonic() + CHECK_INTERVAL_S
         return not still_open
 
     asyncio.run(work_until(ctx, is_over))

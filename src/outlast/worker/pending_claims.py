@@ -1,4 +1,4 @@
-"""Claims that a worker has asked for, and has not looked at yet."""
+"""Pending claims: claim requests of a worker whose responses it has not received."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ..ops.claim import ClaimRequest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ClaimUnderWay:
+class PendingClaim:
     request: ClaimRequest
-    number: int  # of the request, as `ClaimResponses` counts
+    number: int  # of the request in `ClaimResponses`
     answer: asyncio.Task[tuple[list[Claim], float]]
 
 
-async def next_answer(claims: list[ClaimUnderWay]) -> ClaimUnderWay:
-    """Wait for one of them, and take it out. A stuck one does not hold up the others' jobs; if
-    this is cancelled, all stay."""
+async def next_response(claims: list[PendingClaim]) -> PendingClaim:
+    """Wait for the first response, and remove its claim from the list. A stuck claim does not delay
+    the others; if this is cancelled, all stay in the list."""
     answers = [claim.answer for claim in claims]
     await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED)
     answered = next(claim for claim in claims if claim.answer.done())
