@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ...ops.finish import Finished
+from ...ops.finish import Finished, finish, finish_with_keys
+from ...ops.finish_and_claim import finish_and_claim
 from ...ops.operation import Op, Statement
-from ...worker import finisher, local
 from ..checks.checker import Violation
 from ..checks.evidence import Evidence
 from ..ledger import Ledger
 from ..worker_settings import CampaignWorkerOptions
 from ..workload import Workload
 from .long_campaign import run_worker
+
+FINISHING = finish, finish_with_keys, finish_and_claim
+WORKER_MODULES = "outlast.worker."
 
 
 class LostCommits(NamedTuple):
@@ -31,9 +35,12 @@ def run_watched_worker(
 ) -> None:
     """In a child: a worker that records its accepted outcomes, with the server."""
     work.use_prepared(replace(work.workspace, url=url))
-    operations = (local, "finish_and_claim"), (finisher, "finish"), (finisher, "finish_with_keys")
-    for module, name in operations:
-        setattr(module, name, recording(getattr(module, name), work.ledger))
+    recorded = {operation: recording(operation, work.ledger) for operation in FINISHING}
+    modules = [module for name, module in sys.modules.items() if name.startswith(WORKER_MODULES)]
+    for module in modules:  # wherever a part of the worker imports them
+        for operation, replacement in recorded.items():
+            if vars(module).get(operation.__name__) is operation:
+                setattr(module, operation.__name__, replacement)
     run_worker(work, settings, number)
 
 
