@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ...ops.finish import Finished, finish, finish_with_keys
 from ...ops.finish_and_claim import finish_and_claim
 from ...ops.operation import Op, Statement
+from ...worker import local
 from ..checks.checker import Violation
 from ..checks.evidence import Evidence
 from ..ledger import Ledger
@@ -19,7 +20,7 @@ from ..workload import Workload
 from .long_campaign import run_worker
 
 FINISHING = finish, finish_with_keys, finish_and_claim
-WORKER_MODULES = "outlast.worker."
+WORKER_PARTS = f"{local.__package__}."  # all imported by `local`
 
 
 class LostCommits(NamedTuple):
@@ -36,7 +37,7 @@ def run_watched_worker(
     """In a child: a worker that records its accepted outcomes, with the server."""
     work.use_prepared(replace(work.workspace, url=url))
     recorded = {operation: recording(operation, work.ledger) for operation in FINISHING}
-    modules = [module for name, module in sys.modules.items() if name.startswith(WORKER_MODULES)]
+    modules = [module for name, module in sys.modules.items() if name.startswith(WORKER_PARTS)]
     for module in modules:  # wherever a part of the worker imports them
         for operation, replacement in recorded.items():
             if vars(module).get(operation.__name__) is operation:
