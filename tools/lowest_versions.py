@@ -46,14 +46,17 @@ TESTS = (
     "tests/bridges/test_redis.py", "tests/bridges/test_sqs.py", "tests/bridges/test_rabbit.py",
     "tests/bridges/test_nats.py", "tests/bridges/test_kafka.py",
     "tests/integrations/asgi", "tests/integrations/django",
+    "tests/promises/test_wheel.py",  # hatchling
 )  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> int:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    project = settings["project"]
     extras = {extra: wanted for extra, wanted in _extras(project).items() if extra != "dev"}
     users = [*project["dependencies"], *(one for wanted in extras.values() for one in wanted)]
     tests = [one for one in _extras(project)["dev"] if name_of(one) in FOR_THE_TESTS]
+    tests += [one.replace(">=", "==") for one in settings["build-system"]["requires"]]
     pins = FOLDER / "lowest.txt"
     _make_environment()
     pins.write_text("\n".join(lowest(extras, {name_of(one) for one in users})) + "\n")
