@@ -438,7 +438,7 @@ def test_goodbye_puts_back_what_is_left(served: Served, ol: Outlast, token: str)
         left = served.call("DELETE", "/api/v1/dequeue?worker=hand", token)
         assert left.json() == {"released": 2}
         assert stream.frame("bye")
-    assert back(ol, jobs)
+    wait_until_back(ol, jobs)  # a claim that was under way is withdrawn after the goodbye
     assert [worker.id for worker in ol.workers() if not is_offer(worker.id)] == []
 
 
