@@ -383,6 +383,26 @@ def test_follow_ups_reach_no_further_than_their_maker(
         assert ol.jobs(task="next") == []
 
 
+def test_a_flow_that_follow_ups_begin_has_a_name_that_can_be_stored(
+    served: Served, ol: Outlast, work: Any, token: str, stream: Streamed
+) -> None:
+    """R006: the outcome is refused by name, and not by the database; a good one is taken."""
+
+    @ol.task(name="next")
+    def next() -> None: ...
+
+    job = work.enqueue()
+    offer = taken(served, token, stream)
+    jobs = [asdict(new) for new in build_jobs([chain(next.job(), next.job())])]
+    [flow] = jobs[0]["new_flows"]
+    for name, status in (("a\0b", "refused"), ("x" * 201, "refused"), ("a b", "ok")):
+        flow["name"] = name
+        [answer] = report(served, token, said(offer, "complete", jobs=jobs))
+        assert answer["status"] == status, name
+        assert status == "ok" or "name" in answer["reason"]
+    assert ol.job(job.id).state is State.SUCCEEDED
+
+
 def hooked(hook: dict[str, Any]) -> str:
     return json.dumps({"succeeded": [hook]})
 

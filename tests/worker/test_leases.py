@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from outlast import ClaimLost, Context, Outlast
+from outlast.model.claim import Claim
+from outlast.ops.claim import ClaimRequest
 from tests.support import Database, Proxy, aeventually
 
 from .working import BOUND, SLACK, Spy, ended, sql, started, work
@@ -96,6 +98,38 @@ async def test_a_claim_that_never_reached_its_worker_is_put_back_unspent(
         await ol.aresume("default")
         assert await ol.aresult(job.id, timeout=10) == 2
         assert worker.counts["released"] == 1
+    done = await ol.ajob(job.id)
+    assert (done.attempt, done.crashes, done.failures) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("why", ["given up", "too late"])
+async def test_a_claim_that_was_given_up_or_comes_too_late_is_not_started(
+    ol: Outlast, why: str
+) -> None:
+    """R021, R034: the heartbeat thread is about to release it, or its lease may be over. It is put
+    back unspent, and runs under its next claim."""
+    first: list[Claim] = []
+
+    @ol.task
+    async def fine(ctx: Context) -> int:
+        return ctx.fence
+
+    async def held_up(request: ClaimRequest | None = None) -> tuple[list[Claim], float]:
+        claims, asked_at = await claim(request)
+        if not claims or first:
+            return claims, asked_at
+        first.extend(claims)
+        if why == "too late":
+            return claims, asked_at - worker.settings.lease
+        assert all(map(worker.in_flight.disown, claims))
+        return claims, asked_at
+
+    async with work(ol) as worker:
+        claim, worker.sink.flush_and_claim = worker.sink.flush_and_claim, held_up
+        job = await fine.aenqueue()
+        assert await ol.aresult(job.id, timeout=30) == 2
+        assert worker.counts["released"] == len(first) == 1
+        assert worker.counts["late"] == (why == "too late")
     done = await ol.ajob(job.id)
     assert (done.attempt, done.crashes, done.failures) == (1, 0, 0)
 
