@@ -110,8 +110,8 @@ def host_facts(store: Store) -> HostFacts:
 
 
 def clock_skew(store: Store) -> float:
-    """The least number of seconds that the database's clock is ahead of ours, which is read before
-    and after the query."""
+    """The minimum number of seconds by which the database's clock is ahead of this machine's, which
+    is read before and after the query."""
     before = time.time()
     now = store.run(clock)
     after = time.time()

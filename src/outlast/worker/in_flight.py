@@ -57,7 +57,7 @@ class InFlightJobs:
     def __init__(self) -> None:
         self._jobs: dict[str, InFlight] = {}
         self.slots = 0  # in use
-        # Jobs that one more lost worker would end, and when they came.
+        # Jobs with one crash left, with the time when they were added.
         self.suspects: dict[InFlight, float] = {}
         self._disowned: set[ClaimKey] = set()
 

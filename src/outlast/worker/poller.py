@@ -263,19 +263,19 @@ class Poller:
             self._max_held_queues = min(MAX_QUEUES_TOGETHER, self._max_held_queues * 2)
 
     def _claimed_across(self, request: ClaimRequest, claims: Sequence[Claim]) -> None:
-        """A full claim stops at the last queue that gave a job: the queues after it were not read,
-        and it may have more jobs itself."""
-        gave = Counter(claim.queue for claim in claims)
+        """Note a claim across queues. A full claim stops at the last queue with a claimed job: the
+        queues after it were not read, and it may have more jobs itself."""
+        claimed = Counter(claim.queue for claim in claims)
         queues = request.queues
         limits = dict.fromkeys(queues, request.per_queue_limit)
         if len(claims) >= request.limit:
-            last = max(n for n, queue in enumerate(queues) if queue in gave)
+            last = max(n for n, queue in enumerate(queues) if queue in claimed)
             self._rotation.return_to_front(queues[last + 1 :])
             queues = queues[: last + 1]
-            limits[queues[last]] = gave[queues[last]]
+            limits[queues[last]] = claimed[queues[last]]
         for queue in queues:
             self._cursors.pop(queue, None)
-            self._note_result(queue, gave[queue], limits[queue])
+            self._note_result(queue, claimed[queue], limits[queue])
 
     def _note_result(self, queue: str, number: int, limit: int, *, whole: bool = True) -> None:
         """`whole`: the queue was claimed from its head."""

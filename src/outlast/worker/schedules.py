@@ -64,7 +64,7 @@ class ScheduleFirer:
         self._announce_at = -math.inf  # next announcement without changes
         self._suspicion = RowSuspicion()
         self._due_at: float | None = None  # of the first due schedule, as last seen
-        self._foreign: float | None = None  # the same value, when no schedule of ours was due
+        self._foreign: float | None = None  # the same, if all due ones were of unknown tasks
         self._check_again_at = -math.inf  # next check without changes
         self._clock_offset = -math.inf  # database clock minus monotonic clock
         self._clock_was_ahead = True  # assumed until this worker has checked

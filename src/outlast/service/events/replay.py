@@ -118,13 +118,13 @@ class Replay:
                 yield part
             elif subscriber.over:
                 return
-            elif not await self._has_news():
+            elif not await self._has_changes():
                 yield self._keep_alive()
 
-    async def _has_news(self) -> bool:
+    async def _has_changes(self) -> bool:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._broadcaster.settings.events_keep_alive):
-                await self._subscriber.news.wait()
+                await self._subscriber.changed.wait()
                 return True
         return False
 

@@ -37,7 +37,7 @@ class StreamFeed:
         self._bytes = 0
         self._status: JobStatus | None = None
         self._polled = False
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._encoded: dict[tuple[str, str], bytes] = {}
         self._encoded_bytes = 0
 
@@ -55,8 +55,8 @@ class StreamFeed:
         """Publish a status, after all rows before it were pushed."""
         known, self._polled, self._status = (self._polled, self._status), True, status
         if changed or known != (True, status):
-            self._news.set()
-            self._news = asyncio.Event()
+            self._changed.set()
+            self._changed = asyncio.Event()
 
     def reset(self) -> None:
         """Drop all rows: a backup was restored, and positions begin again."""
@@ -84,7 +84,7 @@ class StreamFeed:
         """Wait for changes; returns whether there were any."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._news.wait()
+                await self._changed.wait()
                 return True
         return False
 

@@ -21,7 +21,7 @@ class Subscriber:
     ) -> None:
         self.filter = event_filter
         self.media = media
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
         self.live = False  # whether the broadcaster delivers to it
         self.since = 0  # the broadcaster's pass in which it subscribed
         self.position = 0  # all events up to here were sent, or filtered out
@@ -53,7 +53,7 @@ class Subscriber:
             return
         if status is None or status.final:
             self.over, self.status = True, status
-            self.news.set()
+            self.changed.set()
         elif self.status_changed(status):
             self._put(None, frames.state_frame(status).encoded(self.media))
 
@@ -72,11 +72,11 @@ class Subscriber:
         self.live, self.over, self._sent_status = False, False, None
         self._buffer.clear()
         self._bytes = 0
-        self.news.set()
+        self.changed.set()
 
     def take(self, max_bytes: int) -> bytes:
         """Buffered events, up to this many bytes (or one event)."""
-        self.news.clear()
+        self.changed.clear()
         parts, size = list[bytes](), 0
         while self._buffer and (not parts or size + len(self._buffer[0][1]) <= max_bytes):
             position, part = self._buffer.popleft()
@@ -102,6 +102,6 @@ class Subscriber:
     def _put(self, position: int | None, part: bytes) -> None:
         self._buffer.append((position, part))
         self._bytes += len(part)
-        self.news.set()
+        self.changed.set()
         if len(self._buffer) > self._max_frames or self._bytes > self._max_bytes:
             self.fall_back()

@@ -77,7 +77,7 @@ def far_moment(ctx: ScenarioContext) -> Iterator[None]:
     with workspace.connect_past_proxy() as connection:
         table = f"{workspace.schema}_job" if workspace.is_sqlite else f'"{workspace.schema}".job'
         far = "9e999" if workspace.is_sqlite else "'infinity'"
-        connection.execute(f"UPDATE {table} SET run_at = {far}")  # noqa: S608 - names of ours
+        connection.execute(f"UPDATE {table} SET run_at = {far}")  # noqa: S608 - checked names
         connection.commit()
     try:
         listed = work.ol.jobs()

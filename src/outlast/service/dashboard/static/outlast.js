@@ -11,7 +11,7 @@ function follow(region) {
     if (status.textContent !== text) status.textContent = text;
     status.classList.toggle("live-lost", text !== "live");
   };
-  // While somebody selects rows or writes a filter, the last version waits.
+  // While a user selects rows or edits a filter, the last version waits.
   const show = (html) => {
     const held = busy(region);
     waiting = held || !swap(region, html) ? html : null;
@@ -51,7 +51,7 @@ function busy(region) {
   return Boolean(region.querySelector("tbody input:checked") || document.activeElement?.closest("form.filters"));
 }
 
-// Parsed outside the document: no script in it runs. Says whether all of it is shown.
+// Parsed outside the document, so that no script in it runs. Returns whether all of it is shown.
 function swap(region, html) {
   const chosen = document.getSelection();
   if (chosen && !chosen.isCollapsed && region.contains(chosen.anchorNode)) return false;
@@ -72,7 +72,7 @@ function swap(region, html) {
   return whole;
 }
 
-// Under the pointer rows change in place: none comes, goes or moves.
+// Under the pointer, rows change in place: none is added, removed or moved.
 function patch(region, made) {
   const fresh = new Map([...made.querySelectorAll("tr[data-id]")].map((row) => [row.dataset.id, row]));
   for (const row of region.querySelectorAll("tr[data-id]")) {
@@ -173,7 +173,7 @@ document.addEventListener("click", (event) => {
   ask(link.href, link).catch(() => location.assign(link.href));
 });
 
-// A form that asks: its fields go with the button's address.
+// A form of a question: its fields are added to the button's URL.
 document.addEventListener("submit", (event) => {
   if (!event.target.matches("form[data-ask-form]")) return;
   event.preventDefault();

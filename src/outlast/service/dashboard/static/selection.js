@@ -1,4 +1,4 @@
-// Rows of a list that are selected for an action. Without it, the buttons take whatever is checked.
+// Rows of a list that are selected for an action. Without it, the buttons apply to all checked rows.
 "use strict";
 
 function selecting(form) {
@@ -21,7 +21,7 @@ function selecting(form) {
     count();
   });
   region.addEventListener("swapped", count);
-  addEventListener("pageshow", count); // a browser that goes back checks the same boxes again
+  addEventListener("pageshow", count); // going back restores the checked boxes
   count();
 }
 
