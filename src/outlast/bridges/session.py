@@ -71,7 +71,7 @@ class BrokerSession(Generic[B]):
                 reason = f"of {self._name} is in use in another event loop: give each its own"
                 raise InvalidOption(option="bridge", reason=reason)
             self._lock, self._lock_loop = asyncio.Lock(), loop
-            self._loop = None  # it was open in a loop that is gone
+            self._loop = None  # it was open in a closed loop
         return self._lock
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -29,7 +29,7 @@ def find_app(name: str, url: str | None, schema: str | None, blobs: str | None =
 
 
 def load_app(name: str) -> Outlast:
-    """One Outlast; of several databases, the one that is named."""
+    """Load one `Outlast`, or one of several databases by its name."""
     from ..client.databases import Databases
 
     module, found = _load(name)

@@ -83,7 +83,7 @@ def source(ctx: click.Context, /, name: str, app: str, **given: str | None) -> N
 
 
 async def _receive(ol: Outlast, name: str) -> None:
-    """Until SIGTERM or SIGINT."""
+    """Receive messages until SIGTERM or SIGINT."""
     from ..bridges.source_loop import SourceLoop
 
     stopped = asyncio.Event()

@@ -101,8 +101,8 @@ def errors_as_messages() -> Iterator[None]:
 
 
 def _surroundings(error: OSError) -> str:
-    """What fails around a command: files and connections name themselves, or have errors of their
-    own."""
+    """The message of an operating system error of a command: errors of files and connections name
+    them, or have types of their own."""
     if error.filename is None and error.errno == errno.ENOENT:  # os.getcwd()
         return "The working directory no longer exists: change to another one."
     if error.filename is None and error.errno in OUTPUT_ERRORS:

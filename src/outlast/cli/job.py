@@ -229,7 +229,7 @@ def progress_line(events: Sequence[Event]) -> str | None:
 
 
 def _origin_text(key: str | None) -> str | None:
-    """Which schedule made a job, and for which tick."""
+    """The schedule that fired a job, and the tick."""
     if (origin := origin_of_key(key)) is None:
         return None
     how = "started by an operator at" if origin.manual else "tick"

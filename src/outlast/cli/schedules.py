@@ -239,7 +239,7 @@ def when(one: Schedule) -> str:
 
 
 def status(one: Schedule) -> str:
-    """Its status in a few words, for operators."""
+    """The status of a schedule in a few words."""
     words = ["paused"] * one.paused + ["error"] * (one.error is not None)
     words += ["orphan"] * one.orphan + ["changed"] * bool(one.changes)
     return ", ".join(words)

@@ -28,8 +28,8 @@ from .slots import LIVE_PAGES, RESULT_WAITERS, WORKER_STREAMS, Slots
 
 
 class Service:
-    """One per app. Parts start with the app's lifespan, or with the first request if the mounting
-    app passes no lifespan on."""
+    """The components of one app. Parts start with its lifespan, or with the first request if the
+    mounting app passes no lifespan on."""
 
     def __init__(self, ol: Outlast, settings: ServiceSettings) -> None:
         self.ol = ol

@@ -45,7 +45,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One line: what happened to a job (or queue), under which claim."""
+    """One line: an event of a job (or queue), with the claim."""
 
     kind: str
     subject: str

@@ -6,6 +6,6 @@ from ..model.settings import WorkerOptions
 
 
 class CampaignWorkerOptions(WorkerOptions, total=False):
-    """What `ol.worker(…)` takes by name."""
+    """The keyword parameters of `ol.worker(…)`."""
 
     concurrency: int

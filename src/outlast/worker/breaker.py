@@ -171,7 +171,7 @@ class Breakers:
 
     @property
     def openings(self) -> Mapping[Circuit, int]:
-        """How often this process opened each."""
+        """The number of times that this process opened each breaker."""
         return self._writes.openings
 
     @property

@@ -58,7 +58,7 @@ class CoroutineRunner:
         task.add_done_callback(self._batches.pop)
 
     def queued(self) -> set[InFlight]:
-        """Jobs that are still to run."""
+        """Jobs that have not started."""
         return {job for batch in self._batches.values() for job in batch.jobs}
 
     async def _run_batch(self, batch: TaskJobs) -> None:

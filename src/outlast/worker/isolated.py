@@ -149,7 +149,7 @@ async def _open_pipe(pipe: BinaryIO) -> tuple[asyncio.StreamReader, asyncio.Base
 
 
 def _task_location(definition: TaskDefinition) -> list[str]:
-    """Where the child finds the task: a module, or the file that was run as the main program."""
+    """The location of the task for the child: a module, or the file of the main program."""
     module = definition.function.__module__
     if module == "__main__":
         return [

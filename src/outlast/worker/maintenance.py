@@ -55,7 +55,7 @@ RECORD_INTERVAL_S = 15.0  # between records of a reclaim that found nothing
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """How maintenance announces its changes; safe from any thread."""
+    """Signals of maintenance about its changes; safe from any thread."""
 
     poll: Callable[[], None]  # this worker: poll for jobs
     ready: Callable[[set[str]], None]  # all workers: jobs are ready in these queues

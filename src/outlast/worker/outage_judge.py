@@ -25,7 +25,7 @@ class OutageJudge(Protocol):
 
     @property
     def openings(self) -> Mapping[Circuit, int]:
-        """How often this process opened each."""
+        """The number of times that this process opened each breaker."""
 
     def judge_end(self, claim: Claim, ended: AttemptEnd, breaker: Breaker | None) -> AttemptEnd: ...
 

@@ -40,7 +40,7 @@ from .steps import RunOperation, StepGenerator, in_step
 Duration = float | timedelta | str
 T = TypeVar("T")
 P = ParamSpec("P")
-# These use indexes only, whatever the tables hold: prepared on the connections of claims.
+# These use only indexes, for any table contents: prepared on the connections of claims.
 FREQUENT_OPERATIONS = (kept_waits, settle_signal)
 
 

@@ -97,7 +97,7 @@ def rebuilt(error: object) -> Exception:
     if kind is not None:
         try:
             return kind(message)
-        except Exception:  # noqa: S110 - its constructor asks for something else
+        except Exception:  # noqa: S110 - its constructor has other parameters
             pass
     return TaskFailed(f"{name}: {message}" if name else message)
 

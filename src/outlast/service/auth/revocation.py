@@ -22,7 +22,7 @@ CHECK_INTERVAL_S = 2.0  # seconds
 
 
 class Revocations:
-    """One query every two seconds checks the tokens of all open streams."""
+    """Checks the tokens of all open streams, by one query every two seconds."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -50,7 +50,7 @@ class Revocations:
                     log.warning("tokens of open streams not checked: %s", error)
 
     async def check(self) -> None:
-        """One pass."""
+        """Check all watched tokens once."""
         watched = dict(self._watched)
         good = await self._service.ol.store.arun(_valid_ids, list(watched.values()))
         guarded = await self._service.principals.guarded()

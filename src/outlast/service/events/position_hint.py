@@ -1,4 +1,4 @@
-"""Where the broadcaster searches for events that have no position yet."""
+"""Position hint: the start of the broadcaster's search for events without a position."""
 
 from __future__ import annotations
 

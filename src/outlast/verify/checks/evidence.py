@@ -115,7 +115,7 @@ class Evidence:
         return {data["queue"] for data in opened if isinstance(data, dict)}
 
     def redriven(self) -> Counter[str]:
-        """How often each job was redriven."""
+        """The number of redrives of each job."""
         return Counter(event.job for event in self.events if event.job and event.kind == "redrive")
 
     def cancels(self) -> dict[str, list[str]]:

@@ -60,7 +60,7 @@ def with_held_back(row: JobRow, records: Sequence[AttemptRow]) -> list[AttemptRo
 def missing_or_extra_records(
     row: JobRow, records: Sequence[AttemptRow]
 ) -> Iterator[HistoryFinding]:
-    """One record per claim: none for a running claim, and none for a first-try success."""
+    """Claims without one record each; a running claim and a first-try success have none."""
     fences = Counter(record.fence for record in records)
     claims = set(range(1, row.fence + 1))
     open_claims = {row.fence} if row.state in (State.RUNNING, State.SUCCEEDED) else set()
@@ -77,7 +77,7 @@ def missing_or_extra_records(
 def illegal_transitions(
     row: JobRow, records: Sequence[AttemptRow], redriven: int
 ) -> Iterator[HistoryFinding]:
-    """Nothing follows a success; only a redrive follows another final state."""
+    """Claims after a success, or after another final state without a redrive."""
     before = [record for record in records if record.fence < row.fence]
     if any(record.outcome == Outcome.SUCCEEDED for record in before):
         yield "zombie", "was claimed again after it had succeeded"

@@ -42,7 +42,7 @@ class ProxiedConnection:
         self.proxy.forget(self)
 
     def side_lost(self) -> None:
-        """One side has closed: close the other."""
+        """Close the other side after one has closed."""
         self.reset()
 
     def _run(self, direction: Callable[[], None]) -> None:

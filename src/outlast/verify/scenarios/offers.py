@@ -62,7 +62,7 @@ def offer_request(
 
 
 def offered_claims(ctx: ScenarioContext, number: int) -> list[Claim]:
-    """Jobs that were offered to the context's own worker."""
+    """Claims offered to the context's own worker."""
     ctx.enqueue(number)
     claims = ctx.run(offer, offer_request(ctx, number))
     return [claim._replace(worker=ctx.owner, offered_by=server_id(ctx)) for claim in claims]
