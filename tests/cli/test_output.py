@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
 import socket
+import subprocess
+import sys
+import termios
 from typing import Any
+
+import pytest
 
 from outlast import Context, Outlast, Permanent, Retry
 from outlast.client.base import actor
@@ -248,3 +255,20 @@ def test_the_place_may_be_said_before_the_command_or_after_it(
     assert run(*place, "jobs", "--json").json[0]["id"] == id
     wrong = ("--url", "sqlite:////nowhere/either.db", "--schema", "wrong")
     assert run(*wrong, "jobs", "--json", *place).json[0]["id"] == id
+
+
+@pytest.mark.kinds("sqlite")
+def test_a_narrow_terminal_cuts_no_id(run: Commands, database: Database) -> None:
+    """Its lines are wrapped by the terminal itself."""
+    id = run("enqueue", "add").out.strip()
+    main, side = pty.openpty()
+    termios.tcsetwinsize(side, (24, 20))
+    env = {"OUTLAST_URL": database.url, "OUTLAST_SCHEMA": database.schema, "TERM": "xterm"}
+    without = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    command = [sys.executable, "-m", "outlast", "jobs"]
+    try:
+        subprocess.run(command, env=without | env, stdin=side, stdout=side, check=True)
+        assert id in os.read(main, 65536).decode()
+    finally:
+        os.close(main)
+        os.close(side)

@@ -21,7 +21,7 @@ from ..ops.operation import Op
 from .database_options import json_option, with_client
 from .errors import error_message, one_line
 from .flow_tree import COLLAPSE_ABOVE, TreeNode, tree_nodes
-from .output import STYLES, console, print_json, print_table, shorten
+from .output import STYLES, console, print_json, print_table, screen_console, shorten
 from .signals import unwind_on_signals
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def watch(ol: Outlast, id: str, every: bool, interval: float) -> None:
 
     snapshot = ol.store.run(read_flow, id)
     unwind_on_signals()
-    with Live(view(snapshot, every), console=console(), transient=True) as live:
+    with Live(view(snapshot, every), console=screen_console(), transient=True) as live:
         while not snapshot.flow.final:
             time.sleep(interval)
             trouble = ""

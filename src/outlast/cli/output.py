@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 DEFAULT_WIDTH = 400  # columns, when standard output is not a terminal
+MIN_WIDTH = 80  # columns of a table
 
 
 def print_json(value: object) -> None:
@@ -44,6 +45,14 @@ def to_json(value: object) -> Any:
 
 
 def console() -> Console:
+    """For what scrolls: a narrow terminal wraps lines, which keeps ids and numbers whole."""
+    made = screen_console()
+    made.width = max(made.width, MIN_WIDTH)
+    return made
+
+
+def screen_console() -> Console:
+    """For a view that is refreshed in place, as wide as the terminal."""
     from rich.console import Console
 
     wide = None if sys.stdout.isatty() else DEFAULT_WIDTH

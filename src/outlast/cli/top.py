@@ -23,7 +23,7 @@ from ..ops.operation import Op
 from ..ops.report import Filter, Queue, WorkerInfo
 from .database_options import json_option, with_client
 from .errors import error_message
-from .output import console, print_json, shorten, table
+from .output import console, print_json, screen_console, shorten, table
 from .queues import OPEN_STATES, queue_columns, queue_row
 from .signals import unwind_on_signals
 from .workers import WORKER_COLUMNS, worker_row
@@ -98,7 +98,10 @@ def watch(ol: Outlast, interval: float) -> None:
 
     snapshot = ol.store.run(read_snapshot)
     unwind_on_signals()
-    with key_presses() as pressed, Live(view(ol, snapshot), console=console(), screen=True) as live:
+    with (
+        key_presses() as pressed,
+        Live(view(ol, snapshot), console=screen_console(), screen=True) as live,
+    ):
         while "q" not in pressed(interval).lower():
             try:
                 snapshot, trouble = ol.store.run(read_snapshot), ""
