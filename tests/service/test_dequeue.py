@@ -15,6 +15,7 @@ import pytest
 
 from outlast import Job, Outlast, State
 from outlast.model.worker_names import is_offer
+from outlast.ops import offer as ops
 from outlast.ops.claim import PendingQueues
 from outlast.service.dequeue import credit, shared_poll
 from outlast.service.dequeue import stream as streams
@@ -24,7 +25,7 @@ from outlast.store import Store
 from outlast.worker.poller import Poller, read_pending
 from tests.service.serving import Served, serving
 from tests.service.streaming import QUICK, REPORTS, Streamed, opened, report, said, statuses
-from tests.support import eventually, rounds
+from tests.support import aeventually, eventually, rounds
 
 SLACK = 6.0  # seconds that a loaded machine may take on top
 
@@ -91,6 +92,38 @@ def test_an_offer_is_a_claim_that_the_first_renewal_accepts(
     ended = ol.job(job.id)
     assert (ended.state, ended.result, ended.attempt) == (State.SUCCEEDED, {"done": True}, 1)
     assert hello["worker"] in [worker.id for worker in ol.workers()]
+
+
+def test_renewals_leave_an_offer_alone_that_is_on_its_way(
+    patient: Served, ol: Outlast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are before the response to the claim is received."""
+    desk = patient.app.service.dispatcher
+    eventually(desk.is_open.is_set, 20.0)
+    run, renewals = desk.steady.arun, desk._leases.loops[0]
+    on_time: set[Any] = {ops.offer, ops.finish_hold_and_claim}
+
+    async def run_slowly(operation: Any, *args: Any) -> Any:
+        found = await run(operation, *args)
+        if operation in on_time:
+            on_time.remove(operation)
+            for _ in range(4):
+                passes = renewals.passes
+                desk._leases.renew_now()
+                await aeventually(lambda passes=passes: renewals.passes > passes)
+        return found
+
+    enqueued(ol, 2)
+    monkeypatch.setattr(desk.steady, "arun", run_slowly)
+    token = patient.token("work")
+    with opened(patient, token, credit=1) as stream:
+        [first] = stream.offers(1)
+        ends = [said(first, "renew"), said(first, "complete")]
+        assert statuses(report(patient, token, *ends)) == ["ok", "ok"]
+        [second] = stream.offers(1)
+    assert (first["fence"], second["fence"]) == (1, 1)
+    assert desk.counts["released"] == 0
+    assert not on_time
 
 
 def test_no_more_is_offered_than_the_worker_can_hold(

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from outlast import Context, Outlast
+from outlast import Context, Outlast, State
 from outlast.loops import Backoff, Loop, ReconnectBackoff
 from outlast.model.claim import Claim
 from outlast.model.errors import DeadlineExceeded, ServerUnavailable, StoreUnavailable
+from outlast.model.lifecycle import Outcome
+from outlast.model.outcome import Transition
 from outlast.worker.heartbeat import LeaseBackoff
 from outlast.worker.in_flight import InFlight
 from outlast.worker.outage_log import OutageLog
@@ -209,6 +211,10 @@ def test_a_renewal_is_tried_again_soon_while_a_lease_is_at_stake() -> None:
         worker.in_flight.add(InFlight(Claim(**facts | {"id": "x", "fence": 1}), safe_until=0.0))
         busy = LeaseBackoff(worker.shared.state, worker.in_flight)
         assert max(busy.failed() for _ in range(20)) <= 2.5
+        [job] = worker.in_flight.running()
+        job.transition = Transition(job.claim, Outcome.SUCCEEDED, State.SUCCEEDED)
+        waits = LeaseBackoff(worker.shared.state, worker.in_flight)
+        assert max(waits.failed() for _ in range(20)) <= 2.5, "its outcome is not stored yet"
 
 
 def test_an_outage_is_logged_when_it_begins_lasts_and_ends(

@@ -7,6 +7,11 @@ the thread's next renewal.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ..store import Store
+
 
 class ClaimResponses:
     """Written by the worker's event loop, read by the heartbeat thread."""
@@ -25,12 +30,21 @@ class ClaimResponses:
         self.begun = number
         return number
 
-    def received(self, number: int, breaks: int, *, failed: bool) -> bool:
-        """Close a request: its jobs are in flight, or will never be. Returns whether a response may
-        have been lost: it failed, or the store repeated it over another connection."""
-        lost = self._open.pop(number) != breaks or failed
-        self.lost += lost
-        return lost
+    @contextmanager
+    def receiving(self, number: int, store: Store, renew_now: Callable[[], None]) -> Iterator[None]:
+        """A context for the response of a request: afterwards its jobs are in flight, or will never
+        be. A response may have been lost if the request failed, or the store repeated it over
+        another connection. Renewals find the lost claims: the next one, if the database is
+        available."""
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            lost = self._open.pop(number) != store.breaks or failed
+            self.lost += lost
+            if lost and not failed:
+                renew_now()
 
     def received_until(self) -> int:
         """From any thread: the number of the last request before the oldest pending one."""

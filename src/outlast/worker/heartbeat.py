@@ -249,4 +249,5 @@ class LeaseBackoff(Backoff):
         if not self._in_flight:
             return wait
         left = self._in_flight.safe_until() - time.monotonic()
-        return min(wait, max(self._state.settings.renew_every / 2, left * RETRY_SHARE))
+        share = 0.0 if math.isinf(left) else left * RETRY_SHARE  # infinite: all jobs have ended
+        return min(wait, max(self._state.settings.renew_every / 2, share))

@@ -18,8 +18,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from ..model.breaker import Breaker, Circuit
@@ -246,18 +246,8 @@ class DatabaseSource:
         with self._received(number):
             await self._receive_claims(request, answer)
 
-    @contextmanager
-    def _received(self, number: int) -> Iterator[None]:
-        """A context for the response of a claim request. If it may have been lost, renewals find
-        the lost claims: the next one, if the database is available."""
-        failed = True
-        try:
-            yield
-            failed = False
-        finally:
-            lost = self._responses.received(number, self._store.breaks, failed=failed)
-            if lost and not failed:
-                self._leases.renew_now()
+    def _received(self, number: int) -> AbstractContextManager[None]:
+        return self._responses.receiving(number, self._store, self._leases.renew_now)
 
     async def _receive_claims(
         self, request: ClaimRequest, answer: Awaitable[tuple[list[Claim], float]]

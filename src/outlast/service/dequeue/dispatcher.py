@@ -16,7 +16,7 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Coroutine, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from ...loops import Backoff
@@ -114,6 +114,7 @@ class Dispatcher:
         shared = WorkerShared(
             state, Threads(1), metrics=self.metrics, wakeup=self.wakeup, outage=self.outage
         )
+        self._claim_responses = shared.claim_responses
         self._registration = Registration(
             self.steady, shared, list, 0, self.app._adeclare_queues,
             owned=self.steady is not self.store,
@@ -231,14 +232,21 @@ class Dispatcher:
     async def _take_probe(self, stream: WorkerStream, opened: OpenBreaker) -> list[Claim]:
         wait = Breaker().wait(opened.probes + 1, random.random())
         last_life = not stream.credit.has_a_last_life
-        claims = await self.steady.arun(
-            take_probe, opened, self.id, self.service_settings.offer_lease, wait, last_life
-        )
-        if claims:
-            self.breakers.probed(opened, claims[0])
-        return self.assign(stream, claims)
+        with self.claiming():
+            claims = await self.steady.arun(
+                take_probe, opened, self.id, self.service_settings.offer_lease, wait, last_life
+            )
+            if claims:
+                self.breakers.probed(opened, claims[0])
+            return self.assign(stream, claims)
 
     # Offer
+
+    def claiming(self) -> AbstractContextManager[None]:
+        """Around a claim in this server's name, until it is assigned: renewals leave it alone."""
+        responses = self._claim_responses
+        number = responses.begin(self.steady.breaks)
+        return responses.receiving(number, self.steady, self._leases.renew_now)
 
     async def offer(self, stream: WorkerStream, request: ops.OfferRequest) -> list[Claim]:
         """Claim for a stream. If the caller is cancelled, the claim continues, and its jobs are
@@ -246,8 +254,9 @@ class Dispatcher:
         return await asyncio.shield(self.spawn(self._offer(stream, request)))
 
     async def _offer(self, stream: WorkerStream, request: ops.OfferRequest) -> list[Claim]:
-        claims = await self.steady.arun(ops.offer, request)
-        ours = self.assign(stream, claims)
+        with self.claiming():
+            claims = await self.steady.arun(ops.offer, request)
+            ours = self.assign(stream, claims)
         return claims.holding(ours) if isinstance(claims, TurnClaims) else ours
 
     def assign(self, stream: WorkerStream, claims: Sequence[Claim]) -> list[Claim]:

@@ -247,13 +247,15 @@ class ReportBatch:
         if not self._finisher:
             return
         request = stream.piggyback_request(len(self._ending)) if stream else None
-        try:
-            claims = await self._finisher.flush_and_claim(request)
-        except BaseException:
-            if stream and request:
+        if stream is None or request is None:
+            await self._finisher.flush_and_claim(None)
+            return
+        with self._dispatcher.claiming():
+            try:
+                claims = await self._finisher.flush_and_claim(request)
+            except BaseException:
                 stream.piggyback_failed(request)
-            raise
-        if stream and request:
+                raise
             stream.piggyback_claimed(request, claims)
 
     async def _record_late(self) -> None:
