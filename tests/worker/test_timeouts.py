@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -193,6 +193,82 @@ async def test_a_cancel_that_comes_when_the_work_is_done_changes_nothing(ol: Out
         await ol.acancel(job.id)
         done = await ended(ol, job)
     assert (done.state, done.result) == ("succeeded", "done anyway")
+
+
+def _waits(ctx: Context) -> bool:
+    return ctx.cancelled.wait(30)
+
+
+def _polls(ctx: Context) -> bool:
+    while not ctx.cancelled.is_set():
+        time.sleep(0.01)
+    return True
+
+
+@pytest.mark.parametrize("sees", [_waits, _polls])
+async def test_a_handler_that_sees_that_it_should_stop_and_returns_nothing_has_stopped(
+    ol: Outlast, sees: Callable[[Context], bool]
+) -> None:
+    """R115, R032: cancelled, or timed out. One with a result has done its work."""
+
+    @ol.task(retry=ONCE)
+    def stops(ctx: Context) -> None:
+        assert sees(ctx)
+
+    @ol.task(retry=ONCE)
+    def finishes(ctx: Context) -> str:
+        assert sees(ctx)
+        return "done"
+
+    async with work(ol):
+        late = await stops.using(timeout=0.5).aenqueue()
+        jobs = await ol.aenqueue(stops.job(), finishes.job())
+        for job in jobs:
+            await started(ol, job)
+            await ol.acancel(job.id)
+        done = [await ended(ol, job) for job in (*jobs, late)]
+    assert [(job.state, job.result) for job in done] == [
+        ("cancelled", None),
+        ("succeeded", "done"),
+        ("dead", None),
+    ]
+    attempts, _ = await ol.ahistory(late.id)
+    assert [each.outcome for each in attempts] == ["timed-out"]
+
+
+async def test_a_handler_that_stops_at_a_shutdown_runs_again(ol: Outlast) -> None:
+    """R182: half of its work is not taken for all of it."""
+
+    @ol.task(retry=ONCE)
+    def stops(ctx: Context) -> None:
+        assert ctx.cancelled.wait(30)
+
+    async with work(ol, grace=0.1):
+        job = await stops.aenqueue()
+        await started(ol, job)
+    again = await ol.ajob(job.id)
+    assert (again.state, again.attempt, again.failures) == ("ready", 0, 0)
+
+
+async def test_a_handler_that_has_not_looked_has_done_its_work(ol: Outlast) -> None:
+    """R118: nobody knows better."""
+    go, asked = threading.Event(), list[bool]()
+
+    @ol.task(retry=ONCE)
+    def busy(ctx: Context) -> None:
+        asked.append(ctx.cancelled.is_set())
+        go.wait(30)
+
+    async with work(ol) as worker:
+        job = await busy.aenqueue()
+        await started(ol, job)
+        await ol.acancel(job.id)
+        held = worker.in_flight.get(job.id)
+        assert held is not None
+        await aeventually(lambda: held.execution is not None and held.execution.stopped)
+        go.set()
+        assert (await ended(ol, job)).state == "succeeded"
+    assert asked == [False]
 
 
 async def test_a_cancelled_job_that_fails_is_not_tried_again(ol: Outlast) -> None:

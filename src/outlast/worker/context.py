@@ -4,7 +4,6 @@ and completion."""
 from __future__ import annotations
 
 import json
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from ..tracing import traced
 from .completion import CompletionTransaction
 from .prerequisites import PrerequisiteResults
 from .steps import OutputRows, StepGenerator, StepOutput, Steps, in_event_loop
+from .stop_event import StopEvent
 from .waits import Duration, Waits
 
 MAX_NOTE_LENGTH = 4000  # characters of one progress note or log line
@@ -43,7 +43,7 @@ class Context:
 
     `cancelled` is set when the handler should stop: the job was cancelled, it has timed out, the
     worker is shutting down, or another worker has the job. An async handler is cancelled as well; a
-    sync one has to check it.
+    sync one has to check it. A handler that has seen it and returns nothing has stopped.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class Context:
     # Created on first use: most handlers need none of these, and they are expensive.
 
     @lazy
-    def cancelled(self) -> threading.Event:
+    def cancelled(self) -> StopEvent:
         """Set when the handler should stop."""
-        return threading.Event()
+        return StopEvent()
 
     @lazy
     def _steps(self) -> Steps:

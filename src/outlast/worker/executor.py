@@ -75,6 +75,8 @@ class Execution(BlobBacked):
             return self.completed()
         if self.context.has_waited:
             return AttemptEnd(Outcome.FAILED, error=self.described(_caught_wait()))
+        if result is None and self.stopped is not None and self.context.cancelled.seen:
+            return self.interrupted()
         jobs = tuple(self.context.jobs)
         if result is None:
             return AttemptEnd(Outcome.SUCCEEDED, jobs=jobs) if jobs else SUCCEEDED
