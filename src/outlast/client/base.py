@@ -6,10 +6,11 @@ import getpass
 import os
 import socket
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from ..model.errors import InvalidOption, JobNotFound
+from ..model.job import Job
 from ..model.lifecycle import State
 from ..model.options import check_name
 from ..model.safe_text import MESSAGE_LIMIT, storable_text
@@ -31,8 +32,10 @@ def actor() -> str:
     return storable_text(f"{user}@{socket.gethostname()}", MAX_ACTOR_CHARS)
 
 
-def job_id(id: str) -> str:
-    """Normalize a job id; other text names no job."""
+def job_id(id: str | Job[Any]) -> str:
+    """Normalize a job id, or take that of a job; other text names no job."""
+    if isinstance(id, Job):
+        return id.id
     try:
         return str(UUID(str(id)))
     except ValueError:

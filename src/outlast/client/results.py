@@ -99,8 +99,8 @@ async def _result(
     on: Face, id: str | Job, timeout: float | None, *, erase: bool, raw: bool
 ) -> object:
     _check_timeout(timeout)
-    key = job_id(id.id if isinstance(id, Job) else id)
-    stored = await outcome(on, key, timeout)
+    key = job_id(id)
+    stored = await outcome(on, key, None if timeout is None else max(0.0, timeout))
 
     def read() -> Any:
         return _typed(on.parts, id, _loaded(on.parts, key, stored), raw)
