@@ -158,6 +158,28 @@ async def test_jobs_of_a_lost_claim_response_run_at_once(
 
 
 @pytest.mark.kinds("postgres")
+async def test_jobs_of_a_claim_that_failed_run_once_the_database_is_back(
+    ol: Outlast, far: Outlast, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R021, R170: it was committed, and not repeated: the claim after it has a response."""
+
+    @far.task
+    async def fine(ctx: Context) -> int:
+        return ctx.fence
+
+    renewals = Spy(far)
+    async with work(far, lease=300.0, renew_every=100.0) as worker:
+        await aeventually(lambda: renewals.counts["renew"] > 0 or renewals.counts["owned"] > 0)
+        monkeypatch.setattr(worker.source._store, "_pause", lambda *_: None)  # type: ignore[attr-defined]
+        trap = proxy.swallow_reply_after(CLAIM)
+        [job] = await ol.aenqueue(fine.job())
+        await asyncio.to_thread(trap.wait)
+        assert await ol.aresult(job.id, timeout=BOUND) == 2
+        assert worker.counts["turn_failed"] > 0
+        assert worker.counts["released"] == 1
+
+
+@pytest.mark.kinds("postgres")
 async def test_a_pause_of_renewals_shorter_than_the_lease_costs_nothing(
     ol: Outlast, far: Outlast, proxy: Proxy, database: Database
 ) -> None:

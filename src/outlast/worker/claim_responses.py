@@ -22,6 +22,7 @@ class ClaimResponses:
         ] = {}  # requests, with the store's broken connections at the start
         self.begun = 0  # requests so far
         self.lost = 0  # responses that may have been lost
+        self._renew_later = False  # the last request failed
 
     def begin(self, breaks: int) -> int:
         """The number of a new request. `breaks` counts the broken connections of its store."""
@@ -34,8 +35,8 @@ class ClaimResponses:
     def receiving(self, number: int, store: Store, renew_now: Callable[[], None]) -> Iterator[None]:
         """A context for the response of a request: afterwards its jobs are in flight, or will never
         be. A response may have been lost if the request failed, or the store repeated it over
-        another connection. Renewals find the lost claims: the next one, if the database is
-        available."""
+        another connection. A renewal finds the lost claims: at once, or after the next
+        response if the request failed."""
         failed = True
         try:
             yield
@@ -43,7 +44,10 @@ class ClaimResponses:
         finally:
             lost = self._open.pop(number) != store.breaks or failed
             self.lost += lost
-            if lost and not failed:
+            if failed:
+                self._renew_later = True
+            elif lost or self._renew_later:
+                self._renew_later = False
                 renew_now()
 
     def received_until(self) -> int:
