@@ -22,7 +22,8 @@ from outlast.service.dequeue import stream as streams
 from outlast.service.dequeue.dispatcher import Dispatcher
 from outlast.service.streaming import JsonLines
 from outlast.store import Store
-from outlast.worker.poller import Poller, read_pending
+from outlast.worker.pending_queues import read_pending
+from outlast.worker.poller import Poller
 from tests.service.serving import Served, serving
 from tests.service.streaming import QUICK, REPORTS, Streamed, opened, report, said, statuses
 from tests.support import aeventually, eventually, rounds

@@ -16,44 +16,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from ..model.breaker import Breaker, Circuit
 from ..model.claim import Claim
 from ..model.errors import DeadlineExceeded, OutlastError, StoreUnavailable
-from ..ops.breakers import take_probe
 from ..ops.claim import ClaimRequest
 from .batches import OpenBatch
 from .breaker import Breakers
 from .capacity import Capacity
 from .claim_requests import ClaimRequests
+from .failure_log import log_failure
 from .finisher import Finisher
 from .in_flight import LEASE_SAFETY
 from .pending_claims import PendingClaim, next_response
 from .poller import Poller
+from .prober import Prober
 from .protocols import LeaseHolder
 from .registration import Registration
-from .row_errors import is_away
 from .runner import JobRunner
 from .shared import WorkerShared
-from .worker_metrics import WorkerMetrics
 
 log = logging.getLogger("outlast.worker")
 
 PREFETCH_FOR_S = 0.25  # seconds that a job may be in flight without a slot
-
-
-def log_failure(
-    metrics: WorkerMetrics, what: str, error: Exception, level: int = logging.WARNING
-) -> None:
-    """Count and log the failure of a cycle or of a part of it."""
-    metrics.counts["turn_failed"] += 1
-    bug = not isinstance(error, OutlastError)  # log the traceback
-    log.log(level, "%s; %s", error, what, exc_info=bug)
 
 
 class DatabaseSource:
@@ -81,7 +69,7 @@ class DatabaseSource:
         self.capacity = Capacity(shared, runner, finisher, beside=registration.owned)
         self._pending: list[PendingClaim] = []  # the oldest first
         self.breakers = breakers
-        breakers.on_open, breakers.on_close = self._breaker_opened, self._breaker_closed
+        self._prober = Prober(self._store, shared, breakers, runner, self.poller)
         self._requests = ClaimRequests(
             shared, self.poller, self.capacity, breakers, runner, finisher
         )
@@ -214,6 +202,13 @@ class DatabaseSource:
         await self.breakers.retire(self._store)
         return self.capacity.claimable()
 
+    async def _probe(self, capacity: int) -> None:
+        for opened in self._prober.due(capacity):
+            asked_at = time.monotonic()
+            with self._received(self._responses.begin(self._store.breaks)):
+                if claims := await self._prober.probe(opened):
+                    self._accept(claims, asked_at)
+
     async def _look(self) -> None:
         asked_at = time.monotonic()
         pending = await self.poller.poll(self._store)
@@ -318,38 +313,3 @@ class DatabaseSource:
         """Whether nothing runs here, and a poll since the last job found nothing to claim."""
         busy = self._in_flight or self._runner.prefetched or self._finisher or self.breakers.pending
         return not busy and not self._pending and self.poller.idle_signs.exhausted
-
-    # Circuit breakers
-
-    def _breaker_opened(self, circuit: Circuit) -> None:
-        self._runner.hold_back(circuit)
-        self._wakeup.set()
-
-    def _breaker_closed(self, circuit: Circuit) -> None:
-        self.poller.reopen(circuit.queue)
-        self._wakeup.set()
-
-    def _probes(self, circuit: Circuit) -> bool:
-        known = self._runner.registry.get(circuit.task) is not None
-        return known and self.poller.serves(circuit.queue)
-
-    async def _probe(self, capacity: int) -> None:
-        """Probe each due breaker with one job, unless another worker does."""
-        for opened in self.breakers.due(self._probes, capacity):
-            breaker = self._runner.registry[opened.circuit.task].breaker or Breaker()
-            wait = breaker.wait(opened.probes + 1, random.random())
-            asked_at, last_life = time.monotonic(), not self._in_flight.suspects
-            lease = self._state.settings.lease
-            with self._received(self._responses.begin(self._store.breaks)):
-                try:
-                    claims = await self._store.arun(
-                        take_probe, opened, self._state.id, lease, wait, last_life
-                    )
-                except Exception as error:
-                    if is_away(error):
-                        raise
-                    log_failure(self._metrics, f"probing {opened.circuit} failed", error)
-                    continue
-                if claims:
-                    self.breakers.probed(opened, claims[0])
-                    self._accept(claims, asked_at)

@@ -10,16 +10,16 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from functools import partial
 
 from ..loops import Backoff
 from ..model.claim import Claim
 from ..model.settings import WorkerSettings
-from ..ops.claim import ClaimCursor, ClaimRequest, PendingQueues, poll, poll_queues, promote
+from ..ops.claim import ClaimCursor, ClaimRequest, PendingQueues
 from ..ops.lanes import TurnClaims
 from ..store import Store
 from .idle_signs import IdleSigns
 from .lane_turns import LaneTurns
+from .pending_queues import read_pending
 from .priority_share import PriorityShare
 from .queue_rotation import QueueRotation
 
@@ -31,7 +31,6 @@ COST_FACTOR = 20  # pause until the next poll, as a multiple of the duration of 
 MAX_POLL_GAP_S = 2.0  # seconds
 HELD_BACKOFF_S = 0.25  # seconds after an empty claim from a queue with open breakers
 HELD_COST_FACTOR = 100  # as COST_FACTOR: such a claim reads all jobs that are held back
-MAX_NAMED_QUEUES = 1000  # queues of a worker that are polled by name
 # Queues with few jobs each are claimed from together: a round trip for each would cost the most.
 MAX_SINGLE_QUEUES = 4  # below this number of waiting queues, each is claimed from alone
 MAX_QUEUES_TOGETHER = 100  # queues
@@ -40,9 +39,7 @@ MAX_QUEUES_TOGETHER = 100  # queues
 FEW_TOGETHER = 5
 DENSE_AFTER = 3  # full claims in a row: the queue is claimed from alone, up to the free capacity,
 SHORT_LINE = 50  # while fewer queues wait: its next turn comes before its cursor expires
-PREFER_FULL_FACTOR = (
-    4  # after an empty claim, queues with full claims go first for this many durations
-)
+PREFER_FULL_FACTOR = 4  # after an empty claim, full queues go first for this many durations
 MAX_HELD_CLAIM_S = 0.1  # target duration, in seconds, of a claim from queues with open breakers
 
 
@@ -298,11 +295,8 @@ class Poller:
         if request.cursor is None:
             until = _next_time(CURSOR_VALID_S, took)
         if claims and len(claims) == request.limit and claims[0].priority == claims[-1].priority:
-            first = claims[0]
-            self._cursors[request.queue] = (
-                ClaimCursor(first.priority, first.run_at, first.id),
-                until,
-            )
+            cursor = ClaimCursor(claims[0].priority, claims[0].run_at, claims[0].id)
+            self._cursors[request.queue] = cursor, until
 
     def failed(self, request: ClaimRequest) -> None:
         """The claim failed. A single queue backs off and delays no other. The queues of a joint
@@ -343,18 +337,6 @@ class Poller:
         seen = set(ours)
         self._rotation.forget_all_but(seen)
         return seen
-
-
-async def read_pending(store: Store, queues: Collection[str] | None = None) -> PendingQueues:
-    """Find the queues that have jobs, among all or these; due jobs are made ready first. A limited
-    number of queues is looked up by name, so that other queues cost nothing."""
-    few = queues is not None and len(queues) <= MAX_NAMED_QUEUES
-    operation = partial(poll_queues, sorted(queues)) if few and queues is not None else poll
-    pending: PendingQueues = await store.arun(operation)
-    if pending.due:
-        await store.arun(promote)
-        pending = await store.arun(operation)
-    return pending
 
 
 def _has_suspect(claims: Sequence[Claim]) -> bool:

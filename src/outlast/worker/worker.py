@@ -22,8 +22,8 @@ from ..model.humanize import format_duration
 from ..model.lifecycle import State
 from ..model.safe_text import error_summary
 from ..model.settings import WorkerSettings
+from .failure_log import log_failure
 from .idle_stop import stop_when_idle
-from .job_source import log_failure
 from .leak_check import LeakCheck
 from .protocols import JobSource, LeaseHolder, OutcomeSink
 from .registration import registration_row

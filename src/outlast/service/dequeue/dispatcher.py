@@ -39,7 +39,8 @@ from ...worker.local import SourceCallbacks, database_sink, heartbeat
 from ...worker.maintenance import Outcomes
 from ...worker.outage_log import OutageLog
 from ...worker.outcome_policy import OutcomePolicy
-from ...worker.poller import Poller, read_pending
+from ...worker.pending_queues import read_pending
+from ...worker.poller import Poller
 from ...worker.registration import Registration
 from ...worker.runner import JobRunner
 from ...worker.schedules import KnownSchedules
