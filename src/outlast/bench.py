@@ -193,7 +193,7 @@ class BenchPlan:
 
 def run_bench(
     plan: BenchPlan, workspaces: WorkspaceFactory, report: Callable[[str], None]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Samples, medians and conditions; leaves nothing in the database."""
     results: dict[str, Any] = {"conditions": _conditions(plan, str(workspaces)), "cells": {}}
     with cleaned_up(workspaces.remove):

@@ -272,7 +272,7 @@ def rabbit_outages() -> Iterator[None]:
         raise SinkDown(f"{type(error).__name__}: {error}") from error
 
 
-def _transport_factory(url: str) -> Any:
+def _transport_factory(url: str) -> object:
     """A transport whose frames the library can decode, whatever the headers of a message are."""
     from aiormq.connection import TCPTransportFactory, TLSTransportFactory
 

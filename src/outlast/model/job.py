@@ -212,7 +212,7 @@ def _is_valid(facts: dict[str, Any]) -> bool:
         return False
 
 
-def _read_damaged(facts: dict[str, Any]) -> Job:
+def _read_damaged(facts: dict[str, object]) -> Job:
     repair = Repair()
     facts["state"] = repair.state(facts["state"])
     facts["cancelling"] = bool(facts["cancelling"])

@@ -30,7 +30,7 @@ class ScheduleDefinition:
     job: Mapping[str, Any]  # columns of its jobs
 
     @classmethod
-    def of(cls, name: str, call: Any, given: Mapping[str, Any]) -> ScheduleDefinition:
+    def of(cls, name: str, call: object, given: Mapping[str, object]) -> ScheduleDefinition:
         check_name("name", name)
         if len(name) > MAX_SCHEDULE_NAME:
             raise InvalidOption(

@@ -149,7 +149,7 @@ class BatchAttempt:
             search.succeeded()
             await self._returned(called, result)
 
-    def _call(self, call: Callable[[], Any]) -> Awaitable[Any]:
+    def _call(self, call: Callable[[], Any]) -> Awaitable[object]:
         return call() if self._definition.is_async else in_thread(self._threads, call)
 
     async def _fetch(self, item: BatchItem) -> None:

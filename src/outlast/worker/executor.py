@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any
 
 from ..model.arguments import encode_result
 from ..model.breaker import Outage, outage_of
@@ -197,12 +196,12 @@ class InProcessExecution(SingleExecution):
         return ended if self.context.blob_slots is None else await self.astore_large(ended, threads)
 
     @abstractmethod
-    def call(self, arguments: dict[str, object], threads: Executor) -> Awaitable[Any]:
+    def call(self, arguments: dict[str, object], threads: Executor) -> Awaitable[object]:
         """Call the handler; the awaitable gives its result."""
 
 
 class AsyncExecution(InProcessExecution):
-    def call(self, arguments: dict[str, object], threads: Executor) -> Awaitable[Any]:
+    def call(self, arguments: dict[str, object], threads: Executor) -> Awaitable[object]:
         handler: Awaitable[object] = self.definition.handler(**arguments)
         return handler
 
@@ -216,7 +215,7 @@ class ThreadExecution(InProcessExecution):
     """A sync handler, in a thread. No thread can be stopped: handlers must check
     `ctx.cancelled`."""
 
-    def call(self, arguments: dict[str, object], threads: Executor) -> Awaitable[Any]:
+    def call(self, arguments: dict[str, object], threads: Executor) -> Awaitable[object]:
         return in_thread(threads, partial(self.definition.handler, **arguments))
 
 

@@ -35,7 +35,7 @@ from .threads import Threads, in_thread
 TRANSIENT_ERRORS = (StoreUnavailable, StoreBusy, DeadlineExceeded)
 BACKOFF_RANGE_S = (0.2, 2.0)  # first and longest wait, in seconds
 
-StepFunction = Callable[[], Any]
+StepFunction = Callable[[], object]
 OutputRows = Sequence[ClaimEvent]
 
 in_step: ContextVar[bool] = ContextVar("outlast_in_step", default=False)  # a step is running
@@ -53,7 +53,7 @@ def _inside_step() -> Iterator[None]:
 class RunOperation(NamedTuple):
     """A database operation of a step."""
 
-    op: Callable[[], Op[Any]]
+    op: Callable[[], Op[object]]
 
 
 class CallFunction(NamedTuple):
@@ -133,7 +133,7 @@ class Steps:
     async def arun(self, name: str, call: StepFunction) -> Any:
         return await self.adrive(self._step(name, call))
 
-    def drive(self, generator: StepGenerator, name: str = "") -> Any:
+    def drive(self, generator: StepGenerator, name: str = "") -> object:
         with closing(generator) as step:
             part = _advance(step)
             while True:
@@ -147,7 +147,7 @@ class Steps:
                     case StepResult(value):
                         return value
 
-    async def adrive(self, generator: StepGenerator) -> Any:
+    async def adrive(self, generator: StepGenerator) -> object:
         with closing(generator) as step:
             part = _advance(step)
             while True:
@@ -161,7 +161,7 @@ class Steps:
                     case StepResult(value):
                         return value
 
-    def _run_operation(self, op: Callable[[], Op[Any]]) -> Any:
+    def _run_operation(self, op: Callable[[], Op[object]]) -> object:
         """Retry while the database is unavailable, for as long as the claim may be held: otherwise
         the step would have to run again."""
         backoff = Backoff(*BACKOFF_RANGE_S)
@@ -172,7 +172,7 @@ class Steps:
                 time.sleep(backoff.failed())
                 self._check()
 
-    async def _arun_operation(self, op: Callable[[], Op[Any]]) -> Any:
+    async def _arun_operation(self, op: Callable[[], Op[object]]) -> object:
         backoff = Backoff(*BACKOFF_RANGE_S)
         while True:
             try:
@@ -201,7 +201,7 @@ class Steps:
 
     # Many steps at once
 
-    def run_all(self, calls: Mapping[str, StepFunction], limit: int) -> dict[str, Any]:
+    def run_all(self, calls: Mapping[str, StepFunction], limit: int) -> dict[str, object]:
         many = ParallelSteps(calls, limit)
         self._refuse_taken(*calls)
         threads = Threads(limit)
@@ -215,7 +215,7 @@ class Steps:
             threads.shutdown()
         return many.results()
 
-    async def arun_all(self, calls: Mapping[str, StepFunction], limit: int) -> dict[str, Any]:
+    async def arun_all(self, calls: Mapping[str, StepFunction], limit: int) -> dict[str, object]:
         many = ParallelSteps(calls, limit)
         self._refuse_taken(*calls)
         async with asyncio.TaskGroup() as runners:  # waits for all, even when cancelled
@@ -233,7 +233,7 @@ class ParallelSteps:
             raise InvalidOption(option="limit", reason=f"must be 1 or more, not {limit!r}")
         self._names = list(calls)
         self._waiting = deque(calls.items())
-        self._given: dict[str, Any] = {}
+        self._given: dict[str, object] = {}
         self._errors: dict[str, BaseException] = {}
 
     def work(self, run: Callable[[str, StepFunction], object]) -> None:
@@ -243,7 +243,7 @@ class ParallelSteps:
             except BaseException as error:
                 self._errors[step[0]] = error
 
-    async def awork(self, run: Callable[[str, StepFunction], Awaitable[Any]]) -> None:
+    async def awork(self, run: Callable[[str, StepFunction], Awaitable[object]]) -> None:
         while (step := self._next()) is not None:
             try:
                 self._given[step[0]] = await run(*step)
@@ -298,7 +298,7 @@ def _call(name: str, call: StepFunction) -> object:
     return given
 
 
-async def _acall(call: StepFunction) -> Any:
+async def _acall(call: StepFunction) -> object:
     """Await an async function; run any other in a thread, which cannot be stopped, so that a cancel
     waits for it."""
     if inspect.iscoroutinefunction(call):

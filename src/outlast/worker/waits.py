@@ -98,7 +98,7 @@ class Waits:
         return (yield from self._taken(self._signals(signals, timeout, name), None))
 
     def end_of(
-        self, subject: object, type: Any, timeout: Duration | None, name: str | None
+        self, subject: object, type: object, timeout: Duration | None, name: str | None
     ) -> StepGenerator:
         id, given = _id_of(subject), _timeout(timeout)
         if id == self._claim.id:
@@ -133,7 +133,7 @@ class Waits:
         own = self._reserve("|".join(names), name)
         return Wait(own, WaitKind.SIGNAL, names, _timeout(timeout))
 
-    def _taken(self, wait: Wait, type: Any) -> StepGenerator:
+    def _taken(self, wait: Wait, type: object) -> StepGenerator:
         try:
             kept = yield from self._settled(wait)
         except Waiting as waiting:
@@ -142,10 +142,10 @@ class Waits:
         signal = kept.source or ""
         return signal, read_signal(signal, kept.result or "null", self._type_of(signal, type))
 
-    def _type_of(self, signal: str, type: Any) -> Any:
+    def _type_of(self, signal: str, type: object) -> object:
         return self.signals.get(signal, Any) if type is None else type
 
-    def _forms(self, signals: tuple[str, ...], type: Any) -> str | None:
+    def _forms(self, signals: tuple[str, ...], type: object) -> str | None:
         """The schemas of typed signals, for forms in the dashboard."""
         schemas = {name: signal_schema(self._type_of(name, type)) for name in signals}
         known = {name: schema for name, schema in schemas.items() if schema is not None}
@@ -187,7 +187,7 @@ class Waits:
         self._names.add(name)
         return name
 
-    def _result(self, id: str, kept: KeptWait, type: Any) -> Any:
+    def _result(self, id: str, kept: KeptWait, type: object) -> object:
         """Return the result of a succeeded job; raise the error of any other."""
         match kept.source:
             case State.SUCCEEDED:

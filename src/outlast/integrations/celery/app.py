@@ -149,7 +149,7 @@ class Celery:
 
     def add_periodic_task(
         self,
-        schedule: Any,
+        schedule: object,
         sig: Canvas,
         args: Iterable[object] | None = (),
         kwargs: Mapping[str, object] | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, LiteralString
+from typing import LiteralString
 
 from psycopg import conninfo
 
@@ -40,7 +40,7 @@ def time_limits(settings: StoreSettings) -> dict[str, int]:
 
 def connection_parameters(
     url: str, settings: StoreSettings, *, pooled: bool, hot_path: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Parameters for psycopg beside the URL, which takes precedence."""
     known = conninfo.conninfo_to_dict(url)
     given: dict[str, object] = {

@@ -28,11 +28,11 @@ class JobRow:
     worker: str | None
     lease_left: float | None  # seconds; None: no lease
     due_in: float  # seconds until run_at; negative: past
-    result: Any
+    result: object
     max_attempts: int
     max_crashes: int
     queue: str
-    args: Any
+    args: object
     cancelling: bool = False
     error: object = None
     flow: str | None = None

@@ -45,7 +45,7 @@ def _wrong_signals(jobs: Sequence[Job], signals: Rows) -> Iterator[str]:
             yield from _of_job(one, sent[one.id, SIGNAL], sent[one.id, MAYBE])
 
 
-def _of_job(job: Job, sent: list[Any], maybe: list[Any]) -> Iterator[str]:
+def _of_job(job: Job, sent: list[object], maybe: list[object]) -> Iterator[str]:
     names: list[str] = []
     for _ in range(int(job.args["signals"])):
         names.append(free_name(SIGNAL, names))
@@ -58,6 +58,6 @@ def _of_job(job: Job, sent: list[Any], maybe: list[Any]) -> Iterator[str]:
         yield f"{job.id}: a signal that may come late was taken by {taken}, the result is {late!r}"
 
 
-def _late(job: Job) -> Any:
+def _late(job: Job) -> object:
     """The result of the wait that may time out."""
     return job.result.get("late") if isinstance(job.result, dict) else None

@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ...model.errors import Unsupported
 from ..children import Children
@@ -160,7 +159,7 @@ class PatroniCluster:
                 return node
         raise Unsupported(reason=f"the cluster has no primary: {self._log_text()}")
 
-    def _members(self) -> Sequence[Mapping[str, Any]]:
+    def _members(self) -> Sequence[Mapping[str, object]]:
         """The members of the cluster, from the first node that responds."""
         return next((seen for node in self.nodes if (seen := node.members())), ())
 

@@ -56,7 +56,7 @@ class NodePorts:
 
 def node_config(
     node: NodePorts, folder: Path, programs: Path, etcd_port: int, parameters: Mapping[str, str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Patroni's configuration of one node; JSON is YAML."""
     trust = [
         f"host all all {HOST}/32 trust",
@@ -89,7 +89,7 @@ def node_config(
     }
 
 
-def cluster_config(parameters: Mapping[str, str]) -> dict[str, Any]:
+def cluster_config(parameters: Mapping[str, str]) -> dict[str, object]:
     """The settings that all nodes share, in etcd."""
     return {
         "ttl": TTL_S,
@@ -124,7 +124,7 @@ def haproxy_config(port: int, nodes: Sequence[NodePorts]) -> str:
     return HAPROXY.format(host=HOST, port=port, servers=servers)
 
 
-def is_whole(members: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bool:
+def is_whole(members: Sequence[Mapping[str, object]], names: Sequence[str]) -> bool:
     """Whether `GET /cluster` shows one leader, a synchronous standby, and every node caught up on
     the leader's timeline."""
     leaders = [member for member in members if member.get("role") == "leader"]
