@@ -238,7 +238,7 @@ class Outbox:
         return f"<outbox {self.name} to {self.sink!r}>"
 
 
-def define(app: Outlast, name: str, sink: Sink, batch: Batch, options: dict[str, Any]) -> Outbox:
+def define(app: Outlast, name: str, sink: Sink, batch: Batch, options: dict[str, object]) -> Outbox:
     """Define the two tasks that send, and the limits that keep the order."""
     outbox = Outbox(app, name, sink, batch, dict(options))
     known = app.declared_outboxes.get(name)
@@ -263,7 +263,7 @@ def lane_of(key: str | None) -> str | None:
     return "sha256:" + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _item(value: object, key: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:
+def _item(value: object, key: str | None, headers: Mapping[str, str] | None) -> dict[str, object]:
     """The stored form of a message."""
     item: dict[str, object] = {"value": value}
     if isinstance(value, bytes | bytearray | memoryview):

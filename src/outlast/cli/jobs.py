@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 import click
 
@@ -19,6 +19,21 @@ if TYPE_CHECKING:
     from ..model.job import Job
 
 F = TypeVar("F", bound=Callable[..., object])
+
+
+class ChosenJobs(TypedDict):
+    """The values of `filter_options`."""
+
+    queue: str | None
+    task: str | None
+    tenant: str | None
+
+
+class JobPage(ChosenJobs):
+    """Those, and the values of `page_options`."""
+
+    limit: int
+    before: str | None
 
 
 def filter_options(command: F) -> F:
@@ -50,9 +65,9 @@ def page_options(command: F) -> F:
 @page_options
 @json_option
 @with_client
-def jobs(ol: Outlast, as_json: bool, **chosen: Any) -> None:
+def jobs(ol: Outlast, as_json: bool, state: str | None, **chosen: Unpack[JobPage]) -> None:
     """List jobs, newest first."""
-    found = ol.jobs(**chosen)
+    found = ol.jobs(state=state, **chosen)
     waits, now = ol.store.run(_waits, found)
     if as_json:
         fields = {id: {"waiting": wait.as_json()} for id, wait in waits.items()}
@@ -84,7 +99,7 @@ def _state(job: Job, wait: WaitRecord | None, now: float) -> str:
 @page_options
 @json_option
 @with_client
-def dead(ol: Outlast, as_json: bool, **chosen: Any) -> None:
+def dead(ol: Outlast, as_json: bool, **chosen: Unpack[JobPage]) -> None:
     """List the dead jobs, newest first, with their reasons.
 
     They are stored until an operator acts: `outlast retry` runs them again.

@@ -213,7 +213,7 @@ class QueueLimits:
         parts += [f"{len(self.weights or ())} weights"] * bool(self.weights)
         return ", ".join(parts) or "no limits"
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         """The columns of the limits in force."""
         quota, lane_quota = read_quota("", self.quota), read_quota("", self.lane_quota)
         return {

@@ -50,7 +50,7 @@ class ScheduleDefinition:
     def queue(self) -> str:
         return str(self.job["queue"])
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, object]:
         return {"spec": self.spec.as_json(), "job": dict(self.job)}
 
 

@@ -207,7 +207,7 @@ def _hooks(options: Options) -> str | None:
     not fail because of them."""
     if not (options.on_success or options.on_dead or options.on_cancel or options.tell):
         return None
-    by_state: dict[str, list[dict[str, Any]]] = {}
+    by_state: dict[str, list[dict[str, object]]] = {}
     for state, option in _HOOKS.items():
         webhooks = [one for one in _webhooks(options.tell) if state in one.events]
         for hook in [*_as_list(getattr(options, option)), *webhooks]:
@@ -225,7 +225,7 @@ def _hooks(options: Options) -> str | None:
     return text
 
 
-def _hook_row(option: str, call: Call) -> dict[str, Any]:
+def _hook_row(option: str, call: Call) -> dict[str, object]:
     try:
         return call.new_job().row()
     except RecursionError:
@@ -263,7 +263,7 @@ def _check_hook_kinds(options: Options) -> None:
                 _check_hook(option, hook)
 
 
-def _check_hook(option: str, call: Any) -> None:
+def _check_hook(option: str, call: object) -> None:
     if not isinstance(call, Call):
         reason = f"takes task.job(…) or a webhook, not {call!r:.80}"
         raise InvalidOption(option=option, reason=reason)
@@ -273,7 +273,7 @@ def _check_hook(option: str, call: Any) -> None:
         raise InvalidOption(option=option, reason="cannot have a key")
 
 
-def _webhooks(tell: Any) -> list[Notifiable]:
+def _webhooks(tell: object) -> list[Notifiable]:
     listed = _as_list(tell)
     for one in listed:
         if not isinstance(one, Notifiable):
@@ -281,7 +281,7 @@ def _webhooks(tell: Any) -> list[Notifiable]:
     return listed
 
 
-def _as_list(given: Any) -> list[Any]:
+def _as_list(given: object) -> list[Any]:
     if given is None:
         return []
     if isinstance(given, Call | Notifiable | str) or not isinstance(given, Iterable):

@@ -80,7 +80,7 @@ async def close_queue_breaker(call: RequestContext) -> dict[str, Any]:
     return {"queue": body.queue, "closed": len(closed), "open": open_tasks}
 
 
-async def pause_queue(call: RequestContext) -> dict[str, Any]:
+async def pause_queue(call: RequestContext) -> dict[str, object]:
     return await _set_paused(call, True)
 
 
@@ -112,7 +112,7 @@ async def list_lanes(call: RequestContext) -> dict[str, Any]:
     return {"queue": query.queue, "lanes": [asdict(lane) for lane in found]}
 
 
-async def limit_queue(call: RequestContext) -> dict[str, Any]:
+async def limit_queue(call: RequestContext) -> dict[str, object]:
     body: LimitBody = call.body
     require_queue(call, body.queue)
     changes = checked_overrides(body.changes)
