@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outlast import Context, Flow, FlowClosed, Outlast, Permanent, chain, group
-from outlast.client.base import actor
+from outlast.client.verb_arguments import actor
 from outlast.ops import cancel_flow, retention
 from tests.cli.conftest import Commands, Program, patiently, work_off
 

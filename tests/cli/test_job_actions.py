@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outlast import Outlast, Permanent
-from outlast.client.base import actor
+from outlast.client.verb_arguments import actor
 from tests.cli.conftest import Commands, Program, patiently, work_off
 
 UNKNOWN = "0198c1f2-7d1e-7c3a-9f65-2b1f0c3d4e5f"

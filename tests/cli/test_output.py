@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from outlast import Context, Outlast, Permanent, Retry
-from outlast.client.base import actor
+from outlast.client.verb_arguments import actor
 from outlast.model.lifecycle import State
 from tests.cli.conftest import Commands, Program, patiently, work_off
 from tests.support import Database

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outlast import InvalidOption, Outlast, Permanent, chain
-from outlast.client.base import actor
+from outlast.client.verb_arguments import actor
 from outlast.ops.retention import VISIBILITY_LAG_S, prune_queue
 from outlast.worker.pruner import QueuePruner
 from tests.support import Database, aeventually

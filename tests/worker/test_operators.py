@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from outlast import Context, InvalidOption, JobNotFound, Outlast, Permanent, TooLate, chain
-from outlast.client.base import actor
+from outlast.client.verb_arguments import actor
 from outlast.model.errors import WorkerNotFound
 from outlast.model.worker_names import remote_id
 from tests.support import Database, aeventually

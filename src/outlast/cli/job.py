@@ -78,7 +78,7 @@ def read_details(id: str, confirm_dead: Callable[[Sequence[str]], list[str]]) ->
 @with_client
 def job(ol: Outlast, id: str, follow: bool, as_json: bool) -> None:
     """Show a job's details, and why it is not running."""
-    from ..client.base import job_id
+    from ..client.verb_arguments import job_id
 
     details = ol.store.run(read_details, job_id(id), ol.store.confirm_dead)
     if as_json:

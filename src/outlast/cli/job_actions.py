@@ -148,7 +148,7 @@ def _refuse_filters(chosen: dict[str, object]) -> None:
 
 
 def _retry_all(ol: Outlast, chosen: dict[str, Any], yes: bool, as_json: bool) -> None:
-    from ..client.base import job_filter
+    from ..client.verb_arguments import job_filter
 
     which = job_filter(**chosen)
     with ProgressLine("Counting jobs"):

@@ -65,7 +65,7 @@ def token() -> None:
 @with_client
 def create(ol: Outlast, name: str, scopes: Sequence[str], as_json: bool, **limits: Any) -> None:
     """Create a token and print it. It is shown only once: only its hash is stored."""
-    from ..client.base import actor
+    from ..client.verb_arguments import actor
     from ..model.api_token import new_token
     from ..ops import tokens
 
@@ -109,7 +109,7 @@ def revoke(ol: Outlast, ids: Sequence[str], as_json: bool) -> None:
 
     Idempotent.
     """
-    from ..client.base import actor
+    from ..client.verb_arguments import actor
     from ..ops import tokens
 
     done = [ol.store.run(tokens.revoke, _id(id), actor()) for id in ids]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from .default_group import SpellingGroup
-from .verify_load import clock, flows, lanes, recovery, schedules, soak, waits
+from .verify_load_campaigns import clock, flows, lanes, recovery, schedules, soak, waits
 from .verify_options import campaign_options
-from .verify_outages import dbcrash, failover
+from .verify_outage_campaigns import dbcrash, failover
 from .verify_run import run_campaign
 
 

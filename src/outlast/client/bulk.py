@@ -14,8 +14,8 @@ from ..model.lifecycle import REDRIVABLE, State
 from ..model.options import seconds
 from ..ops.bulk import change_some, purge_some, redrive_some
 from ..ops.report import Filter
-from .base import ANY_QUEUE, actor, job_filter
 from .faces import Face
+from .verb_arguments import ANY_QUEUE, actor, job_filter
 
 Pages = AsyncIterator[Sequence[str]]  # pages of job ids
 

@@ -46,10 +46,10 @@ from . import signals as signal_verbs
 from . import streams as stream_verbs
 from . import workers as worker_verbs
 from .ambient import AmbientMode, check_ambient
-from .base import check_names
 from .enqueue_stream import enqueue_stream
 from .faces import AsyncFace, BlockingFace, twins
 from .resources import ClientResources
+from .verb_arguments import check_names
 
 if TYPE_CHECKING:
     from ..bridges.inbox import Inbox

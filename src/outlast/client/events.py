@@ -18,9 +18,9 @@ from ..model.errors import (
 from ..model.options import check_name, seconds
 from ..ops.event_filter import EventFilter
 from ..ops.live_events import LiveCursor, LiveEvent
-from .base import Names, check_names
 from .faces import Face, finish
 from .flows import flow_id
+from .verb_arguments import Names, check_names
 
 if TYPE_CHECKING:
     from .client import Outlast

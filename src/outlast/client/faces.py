@@ -29,9 +29,9 @@ from ..ops.operation import Op
 from ..ops.report import Filter
 from ..store import Store
 from ..store.caller.connection import arun_on, run_on
-from .base import ANY_QUEUE
 from .resources import ClientResources
 from .result_waiter import JobEnd
+from .verb_arguments import ANY_QUEUE
 
 if TYPE_CHECKING:
     from .client import Outlast

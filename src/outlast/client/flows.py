@@ -12,8 +12,8 @@ from ..ops import flow_report
 from ..ops import retry_flow as retrying
 from ..ops.audit import LOWEST_ID
 from ..ops.flow_report import FLOW_STATES, FlowState
-from .base import ANY_QUEUE, actor, check_limit, check_reason
 from .faces import Face
+from .verb_arguments import ANY_QUEUE, actor, check_limit, check_reason
 
 RETRY_PAUSE_S = 0.02  # seconds between attempts at jobs that another transaction has locked
 

@@ -16,8 +16,8 @@ from ..ops.enqueue import CANCEL_SIGNAL
 from ..ops.force_release import force_release
 from ..ops.report import Attempt, Event
 from ..store.blobs.store import Blobs
-from .base import actor, check_limit, check_reason, job_filter, job_id
 from .faces import Face
+from .verb_arguments import actor, check_limit, check_reason, job_filter, job_id
 
 
 async def job(on: Face, id: str) -> Job:

@@ -11,8 +11,8 @@ from ..model.options import check_name
 from ..ops import limits as limit_actions
 from ..ops.lane_report import LaneDepth, deepest_lanes
 from ..ops.limits import LimitsInForce
-from .base import actor
 from .faces import Face
+from .verb_arguments import actor
 
 
 async def limit(

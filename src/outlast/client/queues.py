@@ -13,8 +13,8 @@ from ..ops.breaker_report import BreakerState
 from ..ops.lanes import set_lane_paused
 from ..ops.report import Queue
 from ..ops.retention import set_retention
-from .base import ANY_QUEUE, actor
 from .faces import Face
+from .verb_arguments import ANY_QUEUE, actor
 
 
 async def queues(on: Face) -> list[Queue]:

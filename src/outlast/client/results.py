@@ -13,10 +13,10 @@ from ..model.job import Job, lenient_json
 from ..ops import report
 from ..ops.erase import erased_error, take_result
 from ..ops.report import ERASED
-from .base import actor, job_id
 from .faces import Face, finish
 from .resources import ClientResources
 from .result_waiter import outcome_of
+from .verb_arguments import actor, job_id
 
 if TYPE_CHECKING:
     from .client import Outlast

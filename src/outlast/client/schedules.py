@@ -24,8 +24,8 @@ from ..model.timestamps import to_epoch
 from ..ops import schedule_pages as pages
 from ..ops import schedules as operations
 from ..ops.schedule_pages import SchedulePage
-from .base import actor, check_reason, check_text
 from .faces import Face
+from .verb_arguments import actor, check_reason, check_text
 
 
 async def schedules(

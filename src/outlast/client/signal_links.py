@@ -15,9 +15,9 @@ from ..model.task import Registry
 from ..ops import signal_links as link_ops
 from ..ops.signal_links import SignalForm
 from ..store.dialects import SQLITE
-from .base import actor, job_id
 from .faces import Face
 from .signals import declared_signals
+from .verb_arguments import actor, job_id
 
 
 async def signal_link(  # noqa: PLR0913 - each of them has a default

@@ -16,8 +16,8 @@ from ..ops.signals import (
     send_in_transaction,
     send_signal,
 )
-from .base import actor, job_id
 from .faces import Face
+from .verb_arguments import actor, job_id
 
 ANY_SIGNAL = "!signal"  # not a queue: signals to jobs of any queue
 

@@ -10,9 +10,9 @@ from ..loops import Backoff
 from ..model.errors import JobNotFound
 from ..model.stream import StreamChunk, StreamCursor
 from ..stream_reader import StreamReader
-from .base import job_id
 from .events import TEMPORARY, check_poll
 from .faces import Face, finish
+from .verb_arguments import job_id
 
 if TYPE_CHECKING:
     from .client import Outlast

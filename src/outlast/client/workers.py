@@ -6,8 +6,8 @@ from ..ops import report
 from ..ops.enqueue import CANCEL_SIGNAL
 from ..ops.report import Duty, WorkerInfo
 from ..ops.workers import set_draining
-from .base import actor, check_text
 from .faces import Face
+from .verb_arguments import actor, check_text
 
 
 async def workers(on: Face) -> list[WorkerInfo]:

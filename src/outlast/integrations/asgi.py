@@ -26,10 +26,10 @@ from typing import Any, Protocol, Self, Unpack
 
 from starlette.responses import Response
 
-from ..client.base import Names, job_id
 from ..client.client import Outlast
 from ..client.events import event_filter
 from ..client.flows import flow_id
+from ..client.verb_arguments import Names, job_id
 from ..model.options import check_name
 from ..model.settings import ServiceSettings, WorkerOptions
 from ..service.auth.principals import Principal

@@ -12,9 +12,9 @@ from ..model.claim import Claim
 from ..model.ids import new_instance_id
 from ..model.settings import WorkerOptions, WorkerSettings
 from ..worker.context import Context
+from ..worker.failure_attribution import ReportedOutages
 from ..worker.heartbeat import HeartbeatThread
 from ..worker.in_flight import InFlight
-from ..worker.outage_judge import ReportedOutages
 from ..worker.runner import JobRunner
 from ..worker.shared import WorkerShared
 from ..worker.state import WorkerState

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from ..client.base import check_names
+from ..client.verb_arguments import check_names
 from ..model.errors import InvalidOption
 from ..model.settings import WorkerSettings
 from ..ops.idle import NextMoments, next_moments

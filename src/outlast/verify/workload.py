@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ..client.base import actor
 from ..client.client import Outlast
+from ..client.verb_arguments import actor
 from ..model.breaker import Breaker
 from ..model.errors import BatchFailed, Permanent, RetryLater
 from ..model.retry import Retry

@@ -42,8 +42,8 @@ from .batch_context import BatchContext
 from .blob_io import store_retry_delay
 from .context import Context
 from .executor import Execution, undecodable_end
+from .failure_attribution import OutageJudge
 from .in_flight import InFlight
-from .outage_judge import OutageJudge
 from .threads import in_thread
 
 

@@ -25,8 +25,8 @@ from ..model.outcome import AttemptEnd
 from ..model.task import TaskDefinition
 from .batch import BatchAttempt, BatchItem
 from .context import Context
+from .failure_attribution import OutageJudge
 from .in_flight import InFlight, InFlightJobs
-from .outage_judge import OutageJudge
 from .threads import Threads
 
 TIMER_SLACK_S = 1.0  # seconds after which an overdue timer counts as lost

@@ -28,8 +28,8 @@ from .batches import Batches
 from .context import Context
 from .coroutine_runner import CoroutineRunner
 from .executor import Execution, new_execution, stopped_end
+from .failure_attribution import OutageJudge
 from .in_flight import InFlight, log_fields
-from .outage_judge import OutageJudge
 from .outcome_log import log_failure_of
 from .outcome_policy import OutcomePolicy
 from .shared import WorkerShared

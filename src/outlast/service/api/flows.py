@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from ...client.base import ANY_QUEUE
+from ...client.verb_arguments import ANY_QUEUE
 from ...model.api_token import Scope
 from ...ops import flow_report
 from ...ops.access import Access

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 
-from ...client.base import ANY_QUEUE
+from ...client.verb_arguments import ANY_QUEUE
 from ...model.api_token import Scope
 from ...model.bulk_count import REMOVED, BulkCount
 from ...model.errors import JobNotFound, StoreError, TooLate

@@ -6,8 +6,8 @@ from typing import Any
 
 from starlette.requests import Request
 
-from ...client.base import job_id
 from ...client.flows import flow_id
+from ...client.verb_arguments import job_id
 from ...ops.search import JobQuery
 from ..problems import UnprocessableBody
 from ..request import RequestContext

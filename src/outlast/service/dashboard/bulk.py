@@ -21,7 +21,7 @@ from uuid import UUID
 from pydantic import Field
 from starlette.responses import Response
 
-from ...client.base import ANY_QUEUE
+from ...client.verb_arguments import ANY_QUEUE
 from ...model.api_token import Scope
 from ...model.bulk_count import REMOVED, BulkCount, explain_difference, pack_reasons, unpack_reasons
 from ...model.errors import InvalidOption, JobNotFound, TooLate

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from ...client.base import ANY_QUEUE
+from ...client.verb_arguments import ANY_QUEUE
 from ...model.errors import InvalidOption
 from ...model.humanize import duration_seconds
 from ...model.job import Job

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from ...client.base import job_id
+from ...client.verb_arguments import job_id
 from ...model.api_token import Scope, Token, new_token
 from ...model.errors import InvalidOption
 from ...ops import tokens

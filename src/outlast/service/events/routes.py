@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from ...client.base import job_id
+from ...client.verb_arguments import job_id
 from ...model.api_token import Scope
 from ...model.stream import CURSOR_PATTERN as STREAM_CURSOR
 from ...ops.event_filter import DERIVED_KINDS, EventFilter

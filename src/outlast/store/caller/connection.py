@@ -33,10 +33,10 @@ from ..postgres.paramstyle import psycopg_text
 from ..runner import adrive, drive
 from ..sqlite import connection as sqlite
 from ..statements import Query
-from .database import database_of_caller, in_our_database, is_known, remember
 from .errors import translate_caller_errors
 from .frameworks import DjangoSession, SqlalchemySession
 from .not_a_connection import suggestion_for
+from .same_database import database_of_caller, in_our_database, is_known, remember
 from .session import AsyncCallerSession, CallerSession, commits_by_itself
 
 T = TypeVar("T")

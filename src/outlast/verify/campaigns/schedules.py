@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from ...client.base import MAX_ROWS
+from ...client.verb_arguments import MAX_ROWS
 from ...model.errors import InvalidOption
 from ...model.schedule import origin_of_key
 from ..checks.judge import STALL_LIMIT_S

@@ -15,7 +15,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from ...client.base import MAX_ROWS
+from ...client.verb_arguments import MAX_ROWS
 from ...model.errors import InvalidOption
 from ..checks.judge import STALL_LIMIT_S
 from ..checks.signals import all_signals, count_signals, judge_signals

@@ -1,4 +1,4 @@
-"""Checks that verbs share: ids, filters, limits, and the name of the actor."""
+"""Arguments that verbs share: checks of ids, filters and limits, and the name of the actor."""
 
 from __future__ import annotations
 
