@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 
 
-class ChosenJobs(TypedDict):
+class JobFilterOptions(TypedDict):
     """The values of `filter_options`."""
 
     queue: str | None
@@ -29,7 +29,7 @@ class ChosenJobs(TypedDict):
     tenant: str | None
 
 
-class JobPage(ChosenJobs):
+class JobPageOptions(JobFilterOptions):
     """Those, and the values of `page_options`."""
 
     limit: int
@@ -65,7 +65,7 @@ def page_options(command: F) -> F:
 @page_options
 @json_option
 @with_client
-def jobs(ol: Outlast, as_json: bool, state: str | None, **chosen: Unpack[JobPage]) -> None:
+def jobs(ol: Outlast, as_json: bool, state: str | None, **chosen: Unpack[JobPageOptions]) -> None:
     """List jobs, newest first."""
     found = ol.jobs(state=state, **chosen)
     waits, now = ol.store.run(_waits, found)
@@ -99,7 +99,7 @@ def _state(job: Job, wait: WaitRecord | None, now: float) -> str:
 @page_options
 @json_option
 @with_client
-def dead(ol: Outlast, as_json: bool, **chosen: Unpack[JobPage]) -> None:
+def dead(ol: Outlast, as_json: bool, **chosen: Unpack[JobPageOptions]) -> None:
     """List the dead jobs, newest first, with their reasons.
 
     They are stored until an operator acts: `outlast retry` runs them again.
