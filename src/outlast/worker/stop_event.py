@@ -11,9 +11,12 @@ class StopEvent(threading.Event):
     seen = False
 
     def is_set(self) -> bool:
-        self.seen = super().is_set()
-        return self.seen
+        return self._note(super().is_set())
 
     def wait(self, timeout: float | None = None) -> bool:
-        self.seen = super().wait(timeout)
-        return self.seen
+        return self._note(super().wait(timeout))
+
+    def _note(self, is_set: bool) -> bool:
+        if is_set:  # another thread of the handler, which looked before, must not undo it
+            self.seen = True
+        return is_set
