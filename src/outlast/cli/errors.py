@@ -103,12 +103,20 @@ def errors_as_messages() -> Iterator[None]:
 def _surroundings(error: OSError) -> str:
     """The message of an operating system error of a command: errors of files and connections name
     them, or have types of their own."""
-    if error.filename is None and error.errno == errno.ENOENT:  # os.getcwd()
+    if error.errno == errno.ENOENT and not _has_working_directory():
         return "The working directory no longer exists: change to another one."
     if error.filename is None and error.errno in OUTPUT_ERRORS:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  # its buffer would fail again
         return f"The output cannot be written: {error.strerror}."
     raise error
+
+
+def _has_working_directory() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def advice(error: BaseException) -> str:

@@ -170,7 +170,7 @@ class Outlast:
     @overload
     def enqueue(self, calls: Iterator[Call], /, *, conn: object = None) -> int: ...
 
-    def enqueue(self, *calls: Any, conn: Any = None) -> Any:
+    def enqueue(self, *calls: object, conn: object = None) -> Any:
         """Enqueue calls, chains, groups and flows, all or none; one job for each call, in order.
 
         Of an iterator of calls, such as a generator, only a part is in memory at any time; returns
