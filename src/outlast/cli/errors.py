@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
+from pathlib import Path
 
 import click
 
@@ -113,7 +114,7 @@ def _surroundings(error: OSError) -> str:
 
 def _has_working_directory() -> bool:
     try:
-        os.getcwd()
+        Path.cwd()
     except FileNotFoundError:
         return False
     return True
