@@ -14,7 +14,8 @@ import pytest
 from outlast import Outlast
 from outlast.model.arguments import parameters
 from outlast.store.postgres.store import PostgresStore
-from outlast.store.sqlite.store import PAGE_BYTES, SqliteStore
+from outlast.store.sqlite.checkpointer import PAGE_BYTES
+from outlast.store.sqlite.store import SqliteStore
 from tests.store.callers import Caller
 from tests.support import Database
 

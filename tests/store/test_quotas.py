@@ -51,7 +51,7 @@ def next_period(database: Database, days: int = 1) -> None:
 
 def lapse(app: Outlast) -> int:
     """As if half a minute had passed for reservations; how many jobs were given back."""
-    return app.store.run(return_lapsed, 0.0)
+    return app.store.run(return_lapsed, -1.0)  # also of this very moment
 
 
 @pytest.fixture

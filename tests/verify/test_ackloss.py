@@ -139,7 +139,7 @@ BROKEN = [
         [
             Edit(
                 "store/base.py",
-                'return 0.0 if again and error.facts.get("broke") else None',
+                "return 0.0 if tried <= 2 and time.monotonic() < until else None",
                 "return None",
             )
         ],

@@ -154,6 +154,7 @@ def test_a_claim_beyond_the_slots_is_for_lanes_in_turn() -> None:
         assert turns.ceiling("mail") == ceiling
 
 
+@pytest.mark.quiet
 async def test_weighted_lanes_share_by_their_weights(ol: Outlast) -> None:
     """R239: weights 4:1 give 4:1, by the order in which jobs began."""
     order: list[str] = []

@@ -211,5 +211,5 @@ class TestMarks:
         @ol.task
         def charge(**cards: Annotated[str, Secret]) -> None: ...
 
-        with pytest.raises(InvalidInput, match="name the parameters"):
+        with pytest.raises(InvalidInput, match="name each secret parameter"):
             charge.enqueue(card=CARD)

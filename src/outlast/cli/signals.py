@@ -7,14 +7,32 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
+AGAIN_AFTER_S = 0.01
+
 
 def unwind_on_signals() -> None:
     """On SIGTERM, and when the terminal is closed, exit through every `finally`: the terminal is as
     before, processes are ended and files removed. `nohup` stays in force."""
+    sys.unraisablehook = _exit_again
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _exit)
 
 
+class ExitBySignal(SystemExit):
+    """The process ends because of a signal."""
+
+
 def _exit(number: int, _: FrameType | None) -> NoReturn:
-    sys.exit(128 + number)
+    raise ExitBySignal(128 + number)
+
+
+def _exit_again(unraisable: sys.UnraisableHookArgs) -> None:
+    """A signal that arrives in a finalizer or a callback of a fork ends that alone: send another one
+    in a moment."""
+    if not isinstance(unraisable.exc_value, ExitBySignal):
+        sys.__unraisablehook__(unraisable)
+        return
+    code = int(str(unraisable.exc_value))
+    signal.signal(signal.SIGALRM, lambda *_: _exit(code - 128, None))
+    signal.setitimer(signal.ITIMER_REAL, AGAIN_AFTER_S)

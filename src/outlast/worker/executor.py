@@ -74,7 +74,7 @@ class Execution(BlobBacked):
             return self.completed()
         if self.context.has_waited:
             return AttemptEnd(Outcome.FAILED, error=self.described(_caught_wait()))
-        if result is None and self.stopped is not None and self.context.cancelled.seen:
+        if result is None and self._has_stopped():
             return self.interrupted()
         jobs = tuple(self.context.jobs)
         if result is None:
@@ -87,6 +87,12 @@ class Execution(BlobBacked):
             # The work is done, but its result cannot be kept: running it again would not help.
             return AttemptEnd(Outcome.PERMANENT, error=self.described(error))
         return AttemptEnd(Outcome.SUCCEEDED, result=text, jobs=jobs)
+
+    def _has_stopped(self) -> bool:
+        """Whether a handler that returned nothing has seen that it should stop. A batch handler
+        reports success by its return: it goes on for its other items."""
+        batch = self.definition.batch
+        return self.stopped is not None and batch is None and self.context.cancelled.seen
 
     def raised(self, error: BaseException) -> AttemptEnd:
         if self.context.completed:
