@@ -28,8 +28,8 @@ def _exit(number: int, _: FrameType | None) -> NoReturn:
 
 
 def _exit_again(unraisable: sys.UnraisableHookArgs) -> None:
-    """A signal that arrives in a finalizer or a callback of a fork ends that alone: send another one
-    in a moment."""
+    """An exception in a finalizer, or in a callback of a fork, ends that alone: raise it again in a
+    moment, somewhere else."""
     if not isinstance(unraisable.exc_value, ExitBySignal):
         sys.__unraisablehook__(unraisable)
         return
