@@ -71,7 +71,7 @@ def test_a_link_is_answered_by_a_button_and_works_once(visitor: Visitor) -> None
     assert values(visitor)[before:] == [choices["Approve"]]
     again = page.goto(address)
     assert (again.status, page.locator("form").count()) == (410, 0)
-    assert "used already" in page.inner_text("[role=status]")
+    assert "has been used" in page.inner_text("[role=status]")
     assert len(values(visitor)) == before + 1
     assert ol.job(job).state == "ready"
     context.close()

@@ -18,6 +18,7 @@ from .terminal import Terminal
 
 COMMAND_LIMIT_S = 300.0
 ANSWER_LIMIT_S = 120.0
+KILLED_LIMIT_S = 10.0  # until the shell of a killed command has its prompt again
 POLL_S = 0.02
 
 _ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
@@ -100,17 +101,20 @@ class Reader:
         return output
 
     def _free_terminal(self) -> Terminal:
-        for terminal in self._terminals:
-            if terminal.code is not None:
-                return terminal
         number = len(self._terminals)
-        if number == 2:
-            raise PathError("both terminals are busy")
+        if number == 2:  # what was killed a moment ago may still run
+            wait(lambda: self._idle_terminal() is not None, KILLED_LIMIT_S,
+                 self._terminals[0], "both terminals are busy")  # fmt: skip
+        if (idle := self._idle_terminal()) is not None:
+            return idle
         opened = Terminal(self._work, self._env, self._folder / f"terminal-{number}.log")
         self._terminals.append(opened)
         for text in self._prepared:
             self._run(opened, text)
         return opened
+
+    def _idle_terminal(self) -> Terminal | None:
+        return next((one for one in self._terminals if one.code is not None), None)
 
     def _filled(self, text: str) -> str:
         """A command with its blanks filled in, for this checkout and port."""
